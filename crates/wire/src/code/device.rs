@@ -1,0 +1,61 @@
+//! 5xxx device and DMA, 6xxx synchronization: what the device refuses, and what does not come in time.
+
+super::codes! {
+    5101 SQ_OVERRUN CommPoisoned hccl 16 ei 7
+        "a doorbell announced more descriptors than the ring holds"
+        "the doorbell register or the ring was overwritten; destroy the communicator"
+    5102 SQE_OPCODE CommPoisoned hccl 16 ei 7
+        "a descriptor has an opcode the device does not know"
+        "kernel and device are of different versions, or the ring was overwritten"
+    5104 SQE_FIELD CommPoisoned hccl 16 ei 7
+        "a descriptor has a reserved or contradictory field"
+        "kernel and device are of different versions, or the ring was overwritten"
+    5105 SQE_LENGTH CommPoisoned hccl 16 ei 12
+        "a transfer has length zero, is longer than its engine can move, or is no whole number of elements"
+        "the kernel must split it; report the operation and count"
+    5106 SQE_ALIGNMENT CommPoisoned hccl 16 ei 12
+        "a transfer's address is not aligned to its element"
+        "align the buffers to the size of their data type"
+    5107 SQE_REDUCE CommPoisoned hccl 5 ei 12
+        "this engine has no such reduction"
+        "the kernel must use another engine; report the data type, reduction and link"
+    5108 SQE_OVERLAP CommPoisoned hccl 16 ei 12
+        "source and destination of a transfer overlap"
+        "use the same buffer for both (in place) or two buffers that do not touch"
+    5109 SQE_CHANNEL CommPoisoned hccl 16 ei 7
+        "a descriptor names a channel, queue pair or notify that does not exist"
+        "the context is of another communicator; create it anew"
+    5201 DMA_UNREGISTERED CommPoisoned hccl 3 ei 12
+        "a transfer names memory that is not registered, or no longer"
+        "register the buffer with the communicator and keep it until the operation is done"
+    5202 DMA_BOUNDS CommPoisoned hccl 3 ei 12
+        "a transfer reaches beyond the registered region"
+        "pass a larger buffer"
+    5203 DMA_TOKEN CommPoisoned hccl 3 ei 13
+        "a transfer carries the wrong token for its region"
+        "the region was registered again: refresh the token by creating the communicator anew"
+    5204 DMA_ACCESS CommPoisoned hccl 3 ei 12
+        "a transfer is of a kind the region was not registered for"
+        "register the region with the access it needs"
+    5205 DMA_LINK CommPoisoned hccl 5 ei 12
+        "an SDMA transfer names a device in another server"
+        "the channel table is wrong: create the communicator from a correct rank table"
+    5206 QP_ERROR CommPoisoned hccl 14 ei 13
+        "a queue pair has stopped after an earlier error"
+        "look at the first error of this queue pair"
+    6101 HOST_NOTIFY_TIMEOUT CommPoisoned hccl 9 ei 2
+        "the operation was not done at its deadline"
+        "raise HCCL_EXEC_TIMEOUT if the operation is only slow"
+    6102 NOTIFY_TIMEOUT CommPoisoned hccl 9 ei 2
+        "a task waited for a signal that did not come before the deadline"
+        "look at the rank named as the cause first"
+    6103 NOTIFY_TWICE CommPoisoned hccl 4 ei 2
+        "a signal was recorded again before its waiter had taken the first"
+        "two operations share a notify: report the algorithm and the step"
+    6201 PEER_NOT_STARTED CommPoisoned hccl 9 ei 2
+        "a peer never started this operation"
+        "look at that rank first: why did it not call the operation?"
+    9101 KERNEL_SILENT DeviceLost hccl 4 ei 0
+        "the kernel did not answer its launch before the deadline"
+        "look at the emulator's log; the device needs a restart"
+}

@@ -1,0 +1,110 @@
+//! 20xx context, 11xx launch arguments, 3xxx plan, 4xxx bindings, 7xxx capacities: refused by the kernel before
+//! anything is submitted.
+
+super::codes! {
+    1101 LAUNCH_MAGIC NoEffect hccl 1 ei 3
+        "the launch arguments are not launch arguments"
+        "launcher and kernel are from different builds, or the mailbox was overwritten; rebuild both"
+    1102 LAUNCH_CHECKSUM NoEffect hccl 1 ei 3
+        "the launch arguments do not match their checksum"
+        "the mailbox was overwritten while the kernel read it; create a new communicator"
+    1103 LAUNCH_VERSION NoEffect hccl 5 ei 8
+        "the launch arguments are of another ABI version"
+        "build launcher and kernel from the same commit"
+    1104 LAUNCH_BLOCKS NoEffect hccl 1 ei 3
+        "the kernel was launched with another number of blocks than one"
+        "launch with exactly one block"
+    1105 LAUNCH_OP NoEffect hccl 5 ei 3
+        "the operation or algorithm number is unknown to this kernel"
+        "build launcher and kernel from the same commit"
+    1106 LAUNCH_DTYPE NoEffect hccl 1 ei 3
+        "the data type number is unknown"
+        "use one of the public data type numbers"
+    1107 LAUNCH_ALIGNMENT NoEffect hccl 1 ei 3
+        "a buffer is not aligned to its element size"
+        "align the buffer to the size of its data type"
+    1108 LAUNCH_REDUCE NoEffect hccl 5 ei 3
+        "this reduction is not defined for this data type"
+        "int128 and the 8-bit floats can be moved but not reduced; choose another type"
+    1109 LAUNCH_COUNT NoEffect hccl 1 ei 3
+        "count times element size times ranks does not fit 64 bits"
+        "pass the number of elements, not bytes"
+    1110 LAUNCH_RESERVED NoEffect hccl 1 ei 3
+        "a reserved field of the launch arguments is not zero"
+        "build launcher and kernel from the same commit"
+    1111 LAUNCH_BUFFER NoEffect hccl 2 ei 3
+        "a buffer is too small for the operation, or wraps the address space"
+        "pass buffers of at least count × element size (× ranks where the operation says so) bytes"
+    1112 LAUNCH_TIMEOUT NoEffect hccl 1 ei 3
+        "a timeout of zero reached the device"
+        "the device never waits for ever: pass a timeout of at least 1 ms"
+    1114 LAUNCH_OVERLAP NoEffect hccl 1 ei 3
+        "input and output overlap without being the same buffer"
+        "use the same buffer for both (in place) or two buffers that do not touch"
+    2001 CONTEXT_MAGIC NoEffect hccl 4 ei 8
+        "these bytes are not a resource context"
+        "the context address in the launch arguments is wrong; create the communicator anew"
+    2002 CONTEXT_VERSION NoEffect hccl 5 ei 8
+        "the resource context is of another ABI version"
+        "build launcher and kernel from the same commit"
+    2003 CONTEXT_LENGTH NoEffect hccl 4 ei 8
+        "the resource context is shorter or longer than it says"
+        "it was cut off or joined; create the communicator anew"
+    2004 CONTEXT_CHECKSUM NoEffect hccl 4 ei 8
+        "the resource context does not match its checksum"
+        "its bytes changed after the launcher wrote them; create the communicator anew"
+    2005 CONTEXT_RESERVED NoEffect hccl 4 ei 8
+        "a reserved field of the resource context is not zero"
+        "build launcher and kernel from the same commit"
+    2006 CONTEXT_TABLE NoEffect hccl 4 ei 8
+        "a table of the resource context is not where the format says"
+        "the context was not written by this launcher; create the communicator anew"
+    2007 CONTEXT_FIELD NoEffect hccl 4 ei 8
+        "a field of the resource context is out of range or contradicts another"
+        "report the byte offset with the context file; create the communicator anew"
+    2008 CONTEXT_CAPACITY NoEffect hccl 14 ei 7
+        "the resource context has more ranks, threads or queues than this kernel was built for"
+        "use fewer ranks or threads, or a kernel built with larger capacities"
+    2010 CONTEXT_STALE NoEffect hccl 6 ei 3
+        "the resource context belongs to another communicator or epoch"
+        "the communicator was destroyed or re-created; use the new one"
+    2011 CONTEXT_ADDRESS NoEffect hccl 2 ei 3
+        "the context or a table it names lies outside the memory this kernel may read"
+        "the address in the launch arguments is wrong; create the communicator anew"
+    3101 PLAN_RANKS NoEffect hccl 5 ei 3
+        "this algorithm is not defined for this number of ranks"
+        "choose another with --algo, or leave the choice to the launcher"
+    3102 PLAN_SCRATCH NoEffect hccl 14 ei 7
+        "the scratch buffer cannot hold one element of every slice the algorithm needs"
+        "raise HCCL_BUFFSIZE"
+    3103 PLAN_THREADS NoEffect hccl 4 ei 7
+        "the context has fewer threads or notifies than the algorithm uses"
+        "the launcher computed the resources for another algorithm; create the communicator anew"
+    3104 PLAN_INTERNAL OpFailed hccl 4 ei 0
+        "the template emitted a task that its context cannot express"
+        "this is a defect: report the operation, ranks, count and algorithm"
+    4101 BINDING_MISSING NoEffect hccl 3 ei 3
+        "a task names a region that this launch does not bind"
+        "register the buffers of all ranks before the zero-copy algorithms use them"
+    4102 BINDING_EXTENT NoEffect hccl 3 ei 3
+        "a task reaches beyond the end of the region it names"
+        "pass a larger buffer"
+    5103 QUEUE_HEAD CommPoisoned hccl 16 ei 7
+        "a ring's head is not between the last head and the tail"
+        "the ring's memory was overwritten; destroy the communicator"
+    5110 QUEUE_FULL CommPoisoned hccl 9 ei 2
+        "a ring stayed full until the deadline"
+        "the task at its head waits for a peer: look at that peer first"
+    7001 GRAPH_FULL NoEffect hccl 14 ei 7
+        "one chunk of the operation needs more descriptors than the kernel can record"
+        "use a kernel built with larger capacities, fewer ranks, or a larger chunk"
+    7002 PATTERNS_FULL NoEffect hccl 14 ei 7
+        "one chunk of the operation uses more pairs of regions than the kernel can rebind"
+        "use a kernel built with larger capacities, or fewer ranks"
+    9001 KERNEL_PANIC DeviceLost hccl 4 ei 0
+        "the kernel stopped at a defect of its own"
+        "report it with the record in the status area; the device needs a restart"
+    9002 KERNEL_FAULT DeviceLost hccl 15 ei 0
+        "the kernel stopped at a processor exception"
+        "report ESR, ELR and FAR; the device needs a restart"
+}

@@ -1,0 +1,89 @@
+//! The host's error type: a stable code, what happened, where, and what to do.
+//!
+//! One type for everything the launcher can refuse or report, so that every message has the same shape and every
+//! failure is greppable by its number. Failures of a running operation carry more: see [`crate::error::Where`].
+
+use std::fmt;
+use std::path::Path;
+
+use wire::ErrorCode;
+
+/// Result of a launcher call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure with a stable code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    code: ErrorCode,
+    message: String,
+    at: Option<String>,
+    remedy: Option<String>,
+}
+
+impl Error {
+    /// Makes an error of `code` that says `message`: what was found and what was expected, values quoted.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), at: None, remedy: None }
+    }
+
+    /// Adds where: a file with line and column, a JSON path, a byte offset, an argument.
+    #[must_use]
+    pub fn at(mut self, place: impl Into<String>) -> Self {
+        self.at = Some(place.into());
+        self
+    }
+
+    /// Replaces the code's general advice by a better one for this case.
+    #[must_use]
+    pub fn remedy(mut self, advice: impl Into<String>) -> Self {
+        self.remedy = Some(advice.into());
+        self
+    }
+
+    /// Returns the stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        self.code
+    }
+
+    /// Returns what was found and what was expected.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns where it happened, when that is more than the call itself.
+    #[must_use]
+    pub fn place(&self) -> Option<&str> {
+        self.at.as_deref()
+    }
+
+    /// Returns the one thing to do about it.
+    #[must_use]
+    pub fn advice(&self) -> &str {
+        match (&self.remedy, self.code.info()) {
+            (Some(advice), _) => advice,
+            (None, Some(info)) => info.remedy,
+            (None, None) => "report it",
+        }
+    }
+}
+
+/// Prints at most three lines: code and place, what, what to do.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.code)?;
+        if let Some(at) = &self.at {
+            write!(f, "  {at}")?;
+        }
+        write!(f, "\n  what     {}\n  do       {}", self.message, self.advice())
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Quotes a path for a message: control characters and non-UTF-8 bytes are escaped, nothing reaches the terminal raw.
+#[must_use]
+pub fn quote_path(path: &Path) -> String {
+    format!("{path:?}")
+}
