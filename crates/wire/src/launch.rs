@@ -1,0 +1,253 @@
+//! Launch arguments: the one block the host hands over per operation.
+//!
+//! [`LaunchArgs`] is the raw struct in a mailbox slot; [`Launch`] is what it means once every field has been checked
+//! on its own. Checks that need the resource context (sizes, identity) are the kernel's.
+
+use core::mem::offset_of;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::dtype::wire_enum;
+use crate::{ABI_MAJOR, CRC32C, DataType, DeviceAddr, ErrorCode, ReduceOp};
+
+wire_enum! {
+    /// A collective operation; the numbers are our own.
+    OpKind, LAUNCH_OP { AllReduce = 1 "all-reduce", AllGather = 2 "all-gather", ReduceScatter = 3 "reduce-scatter" }
+}
+
+wire_enum! {
+    /// How an operation is carried out; the numbers are our own.
+    Algorithm, LAUNCH_OP {
+        Ring = 1 "ring", HalvingDoubling = 2 "halving-doubling", Nhr = 3 "nhr", MeshOneShot = 4 "mesh-one-shot",
+        MeshTwoShot = 5 "mesh-two-shot",
+    }
+}
+
+wire_enum! {
+    /// Where the algorithm works.
+    Staging, LAUNCH_OP {
+        Scratch = 0 "scratch",
+        Direct = 1 "direct",
+    }
+}
+
+/// One user buffer of a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Buffer {
+    /// First byte.
+    pub addr: DeviceAddr,
+    /// Bytes that may be touched.
+    pub len: u64,
+    /// Token of the region the buffer lies in.
+    pub token: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Table of [`PeerBuffer`], one per rank in rank order; address 0 when peers may not touch this buffer.
+    pub peers: DeviceAddr,
+}
+const _: () = assert!(size_of::<Buffer>() == 32);
+
+/// The same buffer at one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct PeerBuffer {
+    /// First byte, in the address space of that rank's device.
+    pub addr: DeviceAddr,
+    /// Bytes.
+    pub len: u64,
+    /// Token of the region.
+    pub token: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<PeerBuffer>() == 24);
+
+/// Launch arguments as they lie in a mailbox slot, 256 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct LaunchArgs {
+    /// [`LaunchArgs::MAGIC`].
+    pub magic: u32,
+    /// [`ABI_MAJOR`].
+    pub abi: u16,
+    /// Number of blocks: 1.
+    pub blocks: u16,
+    /// Operation sequence within the communicator; answers carry it.
+    pub sequence: u32,
+    /// CRC-32C over all bytes with this field zero.
+    pub checksum: u32,
+    /// Communicator instance.
+    pub instance: [u64; 2],
+    /// Communicator epoch.
+    pub epoch: u32,
+    /// [`OpKind`] number.
+    pub op: u8,
+    /// [`DataType`] number.
+    pub dtype: u8,
+    /// [`ReduceOp`] number, 0 for operations that do not reduce.
+    pub reduce: u8,
+    /// [`Algorithm`] number.
+    pub algorithm: u8,
+    /// Elements per rank (all-reduce: of the whole; all-gather: sent; reduce-scatter: received).
+    pub count: u64,
+    /// Upper bound of elements per chunk and rank, 0 for as many as the scratch buffer holds.
+    pub chunk: u64,
+    /// Longest piece of one transfer, bytes; 0 for as long as the engine allows.
+    pub piece: u64,
+    /// Resource context.
+    pub context: DeviceAddr,
+    /// Bytes of the resource context.
+    pub context_len: u32,
+    /// [`Staging`] number.
+    pub staging: u8,
+    /// Zero.
+    pub reserved: [u8; 3],
+    /// Input.
+    pub input: Buffer,
+    /// Output.
+    pub output: Buffer,
+    /// Notify (of the main thread) that the host records before the launch; index into the NPU's bank.
+    pub start_notify: u32,
+    /// Host notify to record when the operation is done.
+    pub done_notify: u32,
+    /// How long a wait on the device may last, milliseconds; never 0.
+    pub timeout_ms: u32,
+    /// Zero.
+    pub reserved1: u32,
+    /// Zero.
+    pub reserved2: [u64; 12],
+}
+const _: () = assert!(size_of::<LaunchArgs>() == 256);
+const _: () = assert!(offset_of!(LaunchArgs, instance) == 16 && offset_of!(LaunchArgs, count) == 40);
+const _: () = assert!(offset_of!(LaunchArgs, input) == 80 && offset_of!(LaunchArgs, start_notify) == 144);
+
+impl LaunchArgs {
+    /// First four bytes of launch arguments.
+    pub const MAGIC: u32 = u32::from_le_bytes(*b"ATSL");
+
+    /// Returns these arguments with magic, version and checksum filled in.
+    #[must_use]
+    pub fn sealed(mut self) -> Self {
+        self.magic = Self::MAGIC;
+        self.abi = ABI_MAJOR;
+        self.checksum = self.compute_checksum();
+        self
+    }
+
+    fn compute_checksum(&self) -> u32 {
+        CRC32C.checksum(Self { checksum: 0, ..*self }.as_bytes())
+    }
+}
+
+/// Launch arguments whose every field is legal on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Operation sequence within the communicator.
+    pub sequence: u32,
+    /// Communicator instance.
+    pub instance: [u64; 2],
+    /// Communicator epoch.
+    pub epoch: u32,
+    /// Operation.
+    pub op: OpKind,
+    /// Element type.
+    pub dtype: DataType,
+    /// Reduction; sum for operations that do not reduce.
+    pub reduce: ReduceOp,
+    /// Algorithm.
+    pub algorithm: Algorithm,
+    /// Where the algorithm works.
+    pub staging: Staging,
+    /// Elements per rank.
+    pub count: u64,
+    /// Upper bound of elements per chunk and rank, 0 for none.
+    pub chunk: u64,
+    /// Longest piece of one transfer, bytes, 0 for no other bound than the engine's.
+    pub piece: u64,
+    /// Resource context and its bytes.
+    pub context: (DeviceAddr, u32),
+    /// Input.
+    pub input: Buffer,
+    /// Output.
+    pub output: Buffer,
+    /// Start notify.
+    pub start_notify: u32,
+    /// Done notify.
+    pub done_notify: u32,
+    /// Device wait timeout, milliseconds.
+    pub timeout_ms: u32,
+}
+
+impl Launch {
+    /// Parses launch arguments.
+    ///
+    /// # Errors
+    /// `LAUNCH_*` codes: magic, version, checksum, blocks, reserved fields, numbers out of range, a type that cannot
+    /// be reduced, a misaligned or wrapping buffer, a zero timeout.
+    pub fn parse(args: &LaunchArgs) -> Result<Self, ErrorCode> {
+        check_header(args)?;
+        let op = OpKind::try_from(args.op)?;
+        let dtype = DataType::try_from(args.dtype)?;
+        let reduce = ReduceOp::try_from(args.reduce)?;
+        if op != OpKind::AllGather && !dtype.can_reduce() {
+            return Err(ErrorCode::LAUNCH_REDUCE);
+        }
+        if args.timeout_ms == 0 {
+            return Err(ErrorCode::LAUNCH_TIMEOUT);
+        }
+        check_buffers(args, dtype.size_bytes())?;
+        Ok(Self {
+            sequence: args.sequence,
+            instance: args.instance,
+            epoch: args.epoch,
+            op,
+            dtype,
+            reduce,
+            algorithm: Algorithm::try_from(args.algorithm)?,
+            staging: Staging::try_from(args.staging)?,
+            count: args.count,
+            chunk: args.chunk,
+            piece: args.piece,
+            context: (args.context, args.context_len),
+            input: args.input,
+            output: args.output,
+            start_notify: args.start_notify,
+            done_notify: args.done_notify,
+            timeout_ms: args.timeout_ms,
+        })
+    }
+}
+
+fn check_header(args: &LaunchArgs) -> Result<(), ErrorCode> {
+    let reserved_zero = args.reserved == [0; 3]
+        && args.reserved1 == 0
+        && args.reserved2 == [0; 12]
+        && args.input.reserved == 0
+        && args.output.reserved == 0;
+    if args.magic != LaunchArgs::MAGIC {
+        Err(ErrorCode::LAUNCH_MAGIC)
+    } else if args.abi != ABI_MAJOR {
+        Err(ErrorCode::LAUNCH_VERSION)
+    } else if args.checksum != args.compute_checksum() {
+        Err(ErrorCode::LAUNCH_CHECKSUM)
+    } else if args.blocks != 1 {
+        Err(ErrorCode::LAUNCH_BLOCKS)
+    } else if !reserved_zero {
+        Err(ErrorCode::LAUNCH_RESERVED)
+    } else {
+        Ok(())
+    }
+}
+
+fn check_buffers(args: &LaunchArgs, element: u64) -> Result<(), ErrorCode> {
+    for buffer in [&args.input, &args.output] {
+        if !buffer.addr.0.is_multiple_of(element) {
+            return Err(ErrorCode::LAUNCH_ALIGNMENT);
+        }
+        if buffer.addr.checked_add(buffer.len).is_none() {
+            return Err(ErrorCode::LAUNCH_BUFFER);
+        }
+    }
+    Ok(())
+}
