@@ -25,7 +25,7 @@ pub(super) fn header(bytes: &[u8]) -> Result<&ContextHeader, ContextError> {
     let header = ContextHeader::ref_from_bytes(head)
         .map_err(|_| ContextError { code: ErrorCode::CONTEXT_ADDRESS, offset: 0 })?;
     ensure(header.magic == MAGIC, ErrorCode::CONTEXT_MAGIC, 0)?;
-    let version_ok = header.abi_major == ABI_MAJOR && header.abi_minor <= ABI_MINOR;
+    let version_ok = header.abi_major == ABI_MAJOR && header.abi_minor == ABI_MINOR;
     ensure(version_ok, ErrorCode::CONTEXT_VERSION, offset_of!(ContextHeader, abi_major))?;
     let len_ok = usize::try_from(header.total_len) == Ok(bytes.len());
     ensure(len_ok, ErrorCode::CONTEXT_LENGTH, offset_of!(ContextHeader, total_len))?;
