@@ -1,0 +1,69 @@
+//! Set-up, build, run and check tasks of aicpu-ts: `cargo xtask <task>`.
+//!
+//! Every check the project has is one of these commands, the same on a desk and in CI. What is missing on a machine
+//! is installed by [`setup`], and only there; every other task says which piece it lacks.
+
+mod bench;
+mod ci;
+mod command;
+mod demo;
+mod image;
+mod layers;
+mod qemu;
+mod setup;
+mod size;
+mod test;
+mod toolchain;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of the aicpu-ts workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what is missing: the aarch64 target and QEMU
+    Setup,
+    /// Build the aarch64 kernel image
+    Image,
+    /// Boot the image alone under QEMU and report its exit code
+    Qemu,
+    /// Report sections, stack bound and panic paths of the image
+    Size(size::Options),
+    /// Set up, then run every test, the ones under QEMU included
+    Test(test::Options),
+    /// Run every check: format, lints, docs, layers, tests
+    Ci,
+    /// Set up, build, and run an 8-rank all-reduce on the aarch64 image
+    Demo,
+    /// Run benchmarks by name
+    Bench(bench::Options),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
+        Task::Setup => setup::run(),
+        Task::Image => image::build().map(|image| println!("{}", image.display())),
+        Task::Qemu => qemu::run(),
+        Task::Size(options) => size::run(&options),
+        Task::Test(options) => test::run(&options),
+        Task::Ci => ci::run(),
+        Task::Demo => demo::run(),
+        Task::Bench(options) => bench::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
