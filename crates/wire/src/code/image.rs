@@ -85,4 +85,22 @@ super::codes! {
     2128 IMAGE_HASH NoEffect hccl 1 ei 8
         "the kernel image is not the file the manifest names"
         "build image and manifest together with `cargo xtask image`"
+    2141 EMULATOR_START NoEffect hccl 10 ei 0
+        "the emulator cannot be started"
+        "install it with `cargo xtask setup`"
+    2142 EMULATOR_EXIT DeviceLost hccl 4 ei 0
+        "the emulator ended by itself"
+        "read its last words in the message"
+    2143 EMULATOR_TIMEOUT NoEffect hccl 9 ei 0
+        "the image did not come up in time"
+        "look at the image's last words in the message; on a loaded machine try again"
+    2144 EMULATOR_MEMORY NoEffect hccl 7 ei 0
+        "the guest's memory cannot be set up"
+        "free memory, or ask for fewer NPUs or smaller windows"
+    2151 BOOT_ABI NoEffect hccl 5 ei 8
+        "the boot block is of another ABI version than the image"
+        "build launcher and image from the same commit"
+    2152 BOOT_FIELD NoEffect hccl 1 ei 0
+        "a field of the boot block is out of range"
+        "report it: the launcher writes this block itself"
 }
