@@ -29,9 +29,9 @@ bitflags! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ImageNote {
-    /// [`crate::ABI_MAJOR`] of the build; equal on both sides or the image is refused.
+    /// [`crate::ABI_MAJOR`] of the build.
     pub abi_major: u16,
-    /// [`crate::ABI_MINOR`] of the build.
+    /// [`crate::ABI_MINOR`] of the build; both are equal on both sides or the image is refused.
     pub abi_minor: u16,
     /// Bytes of stack the image reserves for each core: not zero, a multiple of 16.
     pub max_stack: u32,
