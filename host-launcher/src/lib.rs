@@ -1,5 +1,10 @@
 //! Host side of aicpu-ts: from a rank table to a finished collective.
 
 pub mod error;
+pub mod image;
+mod quote;
+pub mod rank_table;
+pub mod settings;
+pub mod topology;
 
 pub use error::{Error, Result};

@@ -1,0 +1,343 @@
+//! Settings: what the environment and the command line ask for, what is in force, and why the two may differ.
+//!
+//! Each setting keeps the text that was asked for, the value in force, where it came from, and the reason when the
+//! two differ. Values out of range are refused, never clamped; an argument outranks a variable, and the report says so.
+//! Variables of the field that do nothing here are listed with the reason, misspelt ones draw a [`Warning`].
+//!
+//! Names, ranges and defaults follow the public documentation of `HCCL`'s environment variables for the 950 series,
+//! whose rule it also takes that an unsupported value is an error and not a silent fallback.
+
+mod algo;
+mod unused;
+mod values;
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use core::fmt;
+use core::time::Duration;
+
+use wire::ErrorCode;
+
+pub use algo::{Algo, AlgoName, AlgoOp, Levels};
+pub use unused::{Unused, Warning};
+pub use values::{Determinism, ExpansionMode};
+
+use crate::error::{Error, Result};
+use crate::quote::quote;
+use crate::rank_table::{DEVICE_ID_MAX, RANKS_MAX, RankTable};
+use values::{Fault, Parsed};
+
+/// Names of the settings that are acted on.
+const NAMES: [&str; 10] = [
+    "HCCL_ALGO",
+    "HCCL_BUFFSIZE",
+    "HCCL_CONNECT_TIMEOUT",
+    "HCCL_DETERMINISTIC",
+    "HCCL_EXEC_TIMEOUT",
+    "HCCL_OP_EXPANSION_MODE",
+    "RANK_TABLE_FILE",
+    "RANK_ID",
+    "RANK_SIZE",
+    "DEVICE_ID",
+];
+
+/// Where a value in force came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody asked for anything.
+    Default,
+    /// The environment variable of the setting's name.
+    Environment,
+    /// This argument of the command line, such as `--exec-timeout`.
+    Argument(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "default",
+            Self::Environment => "environment",
+            Self::Argument(flag) => flag,
+        })
+    }
+}
+
+/// One setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting<T> {
+    name: &'static str,
+    requested: Option<String>,
+    value: T,
+    origin: Origin,
+    reason: Option<String>,
+}
+
+impl<T> Setting<T> {
+    fn new(name: &'static str, value: T) -> Self {
+        Self { name, requested: None, value, origin: Origin::Default, reason: None }
+    }
+
+    /// Returns the value in force.
+    #[must_use]
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// Returns the text that was asked for, `None` for the default.
+    #[must_use]
+    pub fn requested(&self) -> Option<&str> {
+        self.requested.as_deref()
+    }
+
+    /// Returns where the value came from.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Returns why the value in force differs from what was asked for, or whom it outranks.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    fn assign(&mut self, text: &OsStr, origin: Origin, parse: fn(&str) -> Parsed<T>) -> Result<()> {
+        let text = utf8(self.name, text, origin)?;
+        let (value, reason) = parse(text).map_err(|fault| refusal(self.name, text, origin, fault))?;
+        self.replace(text.to_owned(), value, origin, reason);
+        Ok(())
+    }
+
+    fn replace(&mut self, text: String, value: T, origin: Origin, reason: Option<&'static str>) {
+        let outranked = self.requested.as_ref().filter(|before| **before != text);
+        let outranked = outranked
+            .map(|before| format!("outranks {}={} of the {}", self.name, quote(before), self.origin));
+        let reasons: Vec<_> = reason.map(str::to_owned).into_iter().chain(outranked).collect();
+        self.reason = (!reasons.is_empty()).then(|| reasons.join("; "));
+        self.requested = Some(text);
+        self.value = value;
+        self.origin = origin;
+    }
+
+    fn row(&self, effective: impl fmt::Display) -> Row {
+        Row {
+            name: self.name.to_owned(),
+            requested: self.requested.clone(),
+            effective: effective.to_string(),
+            origin: self.origin,
+            reason: self.reason.clone(),
+        }
+    }
+}
+
+/// One line of [`Settings::report`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Name of the variable.
+    pub name: String,
+    /// What was asked for.
+    pub requested: Option<String>,
+    /// What is in force, with its unit; `-` for nothing.
+    pub effective: String,
+    /// Where it came from.
+    pub origin: Origin,
+    /// Why it differs from what was asked for.
+    pub reason: Option<String>,
+}
+
+/// All settings, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `HCCL_ALGO`: algorithms by operation and level; `None` leaves the choice to the launcher.
+    pub algo: Setting<Option<Algo>>,
+    /// `HCCL_BUFFSIZE`: size of the communicator's scratch buffer, in bytes; the variable counts MiB.
+    pub buffer_bytes: Setting<u64>,
+    /// `HCCL_CONNECT_TIMEOUT`: how long to wait for the other ranks when a communicator is created.
+    pub connect_timeout: Setting<Duration>,
+    /// `HCCL_DETERMINISTIC`: whether reductions have a fixed order.
+    pub determinism: Setting<Determinism>,
+    /// `HCCL_EXEC_TIMEOUT`: deadline of one operation.
+    pub exec_timeout: Setting<Duration>,
+    /// `HCCL_OP_EXPANSION_MODE`: who expands operations.
+    pub expansion_mode: Setting<ExpansionMode>,
+    /// `RANK_TABLE_FILE`: path of the rank table.
+    pub rank_table_file: Setting<Option<PathBuf>>,
+    /// `RANK_ID`: the rank this process is.
+    pub rank_id: Setting<Option<u32>>,
+    /// `RANK_SIZE`: the number of ranks.
+    pub rank_size: Setting<Option<u32>>,
+    /// `DEVICE_ID`: the device this process drives.
+    pub device_id: Setting<Option<u32>>,
+    unused: Vec<Unused>,
+    warnings: Vec<Warning>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            algo: Setting::new("HCCL_ALGO", None),
+            buffer_bytes: Setting::new("HCCL_BUFFSIZE", 200 << 20),
+            connect_timeout: Setting::new("HCCL_CONNECT_TIMEOUT", Duration::from_secs(120)),
+            determinism: Setting::new("HCCL_DETERMINISTIC", Determinism::Strict),
+            exec_timeout: Setting::new("HCCL_EXEC_TIMEOUT", Duration::from_secs(1836)),
+            expansion_mode: Setting::new("HCCL_OP_EXPANSION_MODE", ExpansionMode::AicpuTs),
+            rank_table_file: Setting::new("RANK_TABLE_FILE", None),
+            rank_id: Setting::new("RANK_ID", None),
+            rank_size: Setting::new("RANK_SIZE", None),
+            device_id: Setting::new("DEVICE_ID", None),
+            unused: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the settings among `variables`, as [`std::env::vars_os`] gives them; others are passed over.
+    ///
+    /// # Errors
+    /// `ENV_VALUE`, `ENV_ALGO`, `ENV_UNSUPPORTED` or `ENV_ENCODING` with the value quoted and what was expected.
+    pub fn from_env(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Self> {
+        let mut settings = Self::default();
+        for (name, text) in variables {
+            let Some(name) = name.to_str() else {
+                settings.warnings.extend(Warning::of(&name.to_string_lossy()));
+                continue;
+            };
+            if settings.set(name, &text, Origin::Environment)? {
+                continue;
+            }
+            match Unused::parse(name, &text)? {
+                Some(unused) => settings.unused.push(unused),
+                None => settings.warnings.extend(Warning::of(name)),
+            }
+        }
+        settings.unused.sort_by(|a, b| a.name.cmp(&b.name));
+        settings.warnings.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(settings)
+    }
+
+    /// Takes a value from the command line, which outranks the environment; `flag` is how messages call it.
+    ///
+    /// # Errors
+    /// As [`Settings::from_env`].
+    ///
+    /// # Panics
+    /// If no setting is called `name`.
+    pub fn argument(&mut self, name: &str, flag: &'static str, text: &OsStr) -> Result<()> {
+        let known = self.set(name, text, Origin::Argument(flag))?;
+        assert!(known, "no setting is called {name}");
+        Ok(())
+    }
+
+    /// Checks `RANK_SIZE`, `RANK_ID` and `DEVICE_ID` against the rank table.
+    ///
+    /// # Errors
+    /// `ENV_RANKS`, naming both numbers.
+    pub fn check_ranks(&self, table: &RankTable) -> Result<()> {
+        let refuse = |message: String| Err(Error::new(ErrorCode::ENV_RANKS, message));
+        let ranks = table.ranks().len();
+        if let Some(size) = self.rank_size.value
+            && usize::try_from(size) != Ok(ranks)
+        {
+            return refuse(format!("RANK_SIZE is {size}, but the rank table has {ranks} ranks"));
+        }
+        let Some(id) = self.rank_id.value else { return Ok(()) };
+        let Some(rank) = table.ranks().get(id as usize) else {
+            return refuse(format!("RANK_ID is {id}, but the rank table has ranks 0 to {}", ranks - 1));
+        };
+        match self.device_id.value {
+            Some(device) if device != rank.device_id() => refuse(format!(
+                "DEVICE_ID is {device}, but the rank table puts rank {id} on device {}",
+                rank.device_id()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns a row for each setting.
+    #[must_use]
+    pub fn report(&self) -> Vec<Row> {
+        fn or_dash<T: fmt::Display>(value: Option<T>) -> String {
+            value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+        }
+        vec![
+            self.algo.row(
+                self.algo.value.as_ref().map_or_else(|| "chosen per operation".to_owned(), Algo::to_string),
+            ),
+            self.buffer_bytes.row(format_args!("{} MiB", self.buffer_bytes.value >> 20)),
+            self.connect_timeout.row(format_args!("{} s", self.connect_timeout.value.as_secs())),
+            self.determinism.row(self.determinism.value),
+            self.exec_timeout.row(format_args!("{} s", self.exec_timeout.value.as_secs())),
+            self.expansion_mode.row(self.expansion_mode.value),
+            self.rank_table_file
+                .row(or_dash(self.rank_table_file.value.as_deref().map(crate::error::quote_path))),
+            self.rank_id.row(or_dash(self.rank_id.value)),
+            self.rank_size.row(or_dash(self.rank_size.value)),
+            self.device_id.row(or_dash(self.device_id.value)),
+        ]
+    }
+
+    /// Returns the variables of the field that were set and do nothing here.
+    #[must_use]
+    pub fn unused(&self) -> &[Unused] {
+        &self.unused
+    }
+
+    /// Returns the variables that look like settings and are none.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Sets what is called `name`; returns whether there is such a setting.
+    fn set(&mut self, name: &str, text: &OsStr, origin: Origin) -> Result<bool> {
+        match name {
+            "HCCL_ALGO" => self.algo.assign(text, origin, |text| Ok((Some(algo::parse(text)?), None)))?,
+            "HCCL_BUFFSIZE" => self.buffer_bytes.assign(text, origin, values::buffer_bytes)?,
+            "HCCL_CONNECT_TIMEOUT" => self.connect_timeout.assign(text, origin, values::connect_timeout)?,
+            "HCCL_DETERMINISTIC" => self.determinism.assign(text, origin, values::determinism)?,
+            "HCCL_EXEC_TIMEOUT" => self.exec_timeout.assign(text, origin, values::exec_timeout)?,
+            "HCCL_OP_EXPANSION_MODE" => self.expansion_mode.assign(text, origin, values::expansion_mode)?,
+            "RANK_TABLE_FILE" => self.set_rank_table_file(text, origin)?,
+            "RANK_ID" => self.rank_id.assign(text, origin, |text| values::number(text, 0..=RANKS_MAX - 1))?,
+            "RANK_SIZE" => self.rank_size.assign(text, origin, |text| values::number(text, 1..=RANKS_MAX))?,
+            "DEVICE_ID" => {
+                self.device_id.assign(text, origin, |text| values::number(text, 0..=DEVICE_ID_MAX))?
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// A path need not be UTF-8.
+    fn set_rank_table_file(&mut self, text: &OsStr, origin: Origin) -> Result<()> {
+        if text.is_empty() {
+            return Err(refusal("RANK_TABLE_FILE", "", origin, Fault::expected("the path of a file")));
+        }
+        let shown = text.to_string_lossy().into_owned();
+        self.rank_table_file.replace(shown, Some(PathBuf::from(text)), origin, None);
+        Ok(())
+    }
+}
+
+fn utf8<'a>(name: &str, text: &'a OsStr, origin: Origin) -> Result<&'a str> {
+    text.to_str().ok_or_else(|| {
+        let message = format!("{name} is {}, which is not UTF-8", quote(&text.to_string_lossy()));
+        Error::new(ErrorCode::ENV_ENCODING, message).at(origin.place(name))
+    })
+}
+
+fn refusal(name: &str, text: &str, origin: Origin, fault: Fault) -> Error {
+    let message = format!("{name} is {}; expected {}", quote(text), fault.expected);
+    Error::new(fault.code, message).at(origin.place(name))
+}
+
+impl Origin {
+    fn place(self, name: &str) -> String {
+        match self {
+            Self::Argument(flag) => format!("argument {flag}"),
+            Self::Default | Self::Environment => format!("environment variable {name}"),
+        }
+    }
+}

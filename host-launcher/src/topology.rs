@@ -1,0 +1,212 @@
+//! Topology: how any two ranks reach each other.
+//!
+//! The rule of the field: devices of one server share memory over HCCS, so the SDMA engine can copy between them; all
+//! others go through queue pairs, over RoCE in the 1.x forms and over UB in 2.0. In 2.0 a server is an instance of
+//! layer 0, and only the pairs that the topology file joins by a `PEER2PEER` edge of that layer count as HCCS here.
+//! HCCS never leaves a server: servers of one super pod (1.2) are joined by RoCE as well, which every product of that
+//! form can do.
+//!
+//! Nothing is probed: the answer depends on the rank table alone and is the same on every rank.
+
+use std::collections::BTreeSet;
+
+use core::fmt::{self, Write};
+
+use crc::{CRC_64_XZ, Crc};
+
+use crate::rank_table::{Form, RankTable};
+
+#[cfg(test)]
+mod tests;
+
+/// What joins two ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LinkClass {
+    /// A rank and itself.
+    Local,
+    /// Memory of another device in the same server, reached by SDMA.
+    Hccs,
+    /// RDMA over Ethernet, reached by queue pair.
+    Roce,
+    /// Unified bus, reached by queue pair.
+    Ub,
+}
+
+impl LinkClass {
+    /// Returns the letter of the class in [`Topology::matrix`].
+    #[must_use]
+    pub fn letter(self) -> char {
+        match self {
+            Self::Local => '.',
+            Self::Hccs => 'H',
+            Self::Roce => 'R',
+            Self::Ub => 'U',
+        }
+    }
+}
+
+impl fmt::Display for LinkClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Local => "local",
+            Self::Hccs => "HCCS",
+            Self::Roce => "RoCE",
+            Self::Ub => "UB",
+        })
+    }
+}
+
+/// One entry of a rank's channel table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// The rank at the other end.
+    pub peer: u32,
+    /// What the channel runs over; never [`LinkClass::Local`].
+    pub class: LinkClass,
+}
+
+/// Links of all pairs of ranks.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    form: Form,
+    servers: u32,
+    /// Server and local id of every rank.
+    places: Vec<(u32, u32)>,
+    direct_links: Option<BTreeSet<(u32, u32)>>,
+    digest: u64,
+}
+
+impl Topology {
+    /// Derives the links from a rank table.
+    #[must_use]
+    pub fn new(table: &RankTable) -> Self {
+        Self {
+            form: table.form(),
+            servers: table.ranks().last().map_or(0, |rank| rank.server() + 1),
+            places: table.ranks().iter().map(|rank| (rank.server(), rank.local_id())).collect(),
+            direct_links: table.direct_links().cloned(),
+            digest: digest(table),
+        }
+    }
+
+    /// Returns the number of ranks.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the number of servers.
+    #[must_use]
+    pub fn servers(&self) -> u32 {
+        self.servers
+    }
+
+    /// Returns what joins ranks `a` and `b`; the same in both directions.
+    ///
+    /// # Panics
+    /// If one of them is not below [`Topology::ranks`].
+    #[must_use]
+    pub fn link(&self, a: u32, b: u32) -> LinkClass {
+        let ((server_a, local_a), (server_b, local_b)) = (self.places[a as usize], self.places[b as usize]);
+        let pair = (local_a.min(local_b), local_a.max(local_b));
+        let direct =
+            server_a == server_b && self.direct_links.as_ref().is_none_or(|links| links.contains(&pair));
+        match self.form {
+            _ if a == b => LinkClass::Local,
+            _ if direct => LinkClass::Hccs,
+            Form::V2_0 => LinkClass::Ub,
+            Form::Uniform | Form::Flat | Form::V1_0 | Form::V1_2 => LinkClass::Roce,
+        }
+    }
+
+    /// Returns the channel table of `rank`: one channel for each other rank, in ascending order of peers.
+    ///
+    /// # Panics
+    /// If `rank` is not below [`Topology::ranks`].
+    pub fn channels(&self, rank: u32) -> impl Iterator<Item = Channel> {
+        let peers = (0..self.ranks()).filter(move |&peer| peer != rank);
+        peers.map(move |peer| Channel { peer, class: self.link(rank, peer) })
+    }
+
+    /// Returns a number that two topologies share only if their links are the same.
+    ///
+    /// CRC-64/XZ over little-endian 32-bit words: 1 for UB or 0 for RoCE between servers; the number of ranks; for each
+    /// rank its server, device id, local id and super pod (all ones for none); in form 2.0 the direct links, two local
+    /// ids each. Names and addresses have no part in it, nor has the form's way of writing.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Returns the number of pairs of each class that occurs.
+    #[must_use]
+    pub fn pairs(&self) -> Vec<(LinkClass, u64)> {
+        let mut pairs = Vec::new();
+        for class in [LinkClass::Hccs, LinkClass::Roce, LinkClass::Ub] {
+            let above = |a| (a + 1..self.ranks()).filter(move |&b| self.link(a, b) == class).count() as u64;
+            let count = (0..self.ranks()).map(above).sum();
+            if count > 0 {
+                pairs.push((class, count));
+            }
+        }
+        pairs
+    }
+
+    /// Returns the table that `aicpu-ts topo` prints: a letter for every pair of ranks, and what the letters mean.
+    #[must_use]
+    pub fn matrix(&self) -> String {
+        let width = self.ranks().saturating_sub(1).to_string().len();
+        let mut text = format!(
+            "ranks {}  servers {}  rank table {}  digest {:016x}\n\nrank  server ",
+            self.ranks(),
+            self.servers,
+            self.form,
+            self.digest
+        );
+        for b in 0..self.ranks() {
+            append(&mut text, format_args!(" {b:>width$}"));
+        }
+        for a in 0..self.ranks() {
+            append(&mut text, format_args!("\n{a:>4}  {:>6} ", self.places[a as usize].0));
+            for b in 0..self.ranks() {
+                append(&mut text, format_args!(" {:>width$}", self.link(a, b).letter()));
+            }
+        }
+        text.push_str("\n\n. itself");
+        for (class, count) in self.pairs() {
+            append(
+                &mut text,
+                format_args!(
+                    "  {} {class} ({count} {})",
+                    class.letter(),
+                    if count == 1 { "pair" } else { "pairs" }
+                ),
+            );
+        }
+        text.push('\n');
+        text
+    }
+}
+
+fn append(text: &mut String, piece: fmt::Arguments<'_>) {
+    text.write_fmt(piece).expect("a String takes any text");
+}
+
+fn digest(table: &RankTable) -> u64 {
+    let crc = Crc::<u64>::new(&CRC_64_XZ);
+    let mut digest = crc.digest();
+    let mut word = |value: u32| digest.update(&value.to_le_bytes());
+    word(u32::from(table.form() == Form::V2_0));
+    word(u32::try_from(table.ranks().len()).unwrap_or(u32::MAX));
+    for rank in table.ranks() {
+        word(rank.server());
+        word(rank.device_id());
+        word(rank.local_id());
+        word(rank.super_pod().unwrap_or(u32::MAX));
+    }
+    for &(a, b) in table.direct_links().into_iter().flatten() {
+        word(a);
+        word(b);
+    }
+    digest.finalize()
+}

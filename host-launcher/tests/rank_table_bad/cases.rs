@@ -1,0 +1,175 @@
+//! Every bad file with its code and with the line, column and JSON path that the refusal must name.
+//!
+//! Numbers are those of the list of bad inputs; a letter after the number is a further variant, the `a` files are
+//! about servers and super pods.
+
+use wire::ErrorCode as E;
+
+/// File in `tests/bad` without extension, code, place after the file's name.
+pub(crate) type Case = (&'static str, E, &'static str);
+
+/// Rank tables; those of version 2.0 are read with `topology/00-good.json`.
+pub(crate) const RANK_TABLES: &[Case] = &[
+    ("01-empty", E::RANK_TABLE_SYNTAX, "1:1"),
+    ("02-only-byte-order-mark", E::RANK_TABLE_ENCODING, "1:1"),
+    ("03-utf-16", E::RANK_TABLE_ENCODING, "1:1"),
+    ("04-invalid-utf-8", E::RANK_TABLE_ENCODING, "13:30"),
+    ("05-nul-byte", E::RANK_TABLE_ENCODING, "13:30"),
+    ("06-cut-in-a-number", E::RANK_TABLE_SYNTAX, "27:3"),
+    ("07-trailing-comma", E::RANK_TABLE_EXTENDED_JSON, "20:14"),
+    ("08-comment", E::RANK_TABLE_EXTENDED_JSON, "4:19"),
+    ("08b-block-comment", E::RANK_TABLE_EXTENDED_JSON, "4:2"),
+    ("09-text-after-the-end", E::RANK_TABLE_SYNTAX, "50:1"),
+    ("10-list-at-top", E::RANK_TABLE_TYPE, "1:1 $"),
+    ("13-duplicate-key", E::RANK_TABLE_DUPLICATE_KEY, "5:2 $.rank_count"),
+    ("14-version-missing", E::RANK_TABLE_MISSING, "1:1 $"),
+    ("15-version-3.0", E::RANK_TABLE_VERSION, "2:13 $.version"),
+    ("16-version-number", E::RANK_TABLE_TYPE, "2:13 $.version"),
+    ("17-status-initializing", E::RANK_TABLE_STATUS, "3:12 $.status"),
+    ("18-rank-count-zero", E::RANK_TABLE_RANGE, "4:16 $.rank_count"),
+    ("19-rank-count-negative", E::RANK_TABLE_RANGE, "4:16 $.rank_count"),
+    ("20-rank-count-65537", E::RANK_TABLE_RANGE, "4:16 $.rank_count"),
+    ("21-rank-count-4294967296", E::RANK_TABLE_RANGE, "4:16 $.rank_count"),
+    ("22-rank-count-fraction", E::RANK_TABLE_TYPE, "4:16 $.rank_count"),
+    ("23-rank-count-exponent", E::RANK_TABLE_TYPE, "4:16 $.rank_count"),
+    ("25-rank-count-nan", E::RANK_TABLE_SYNTAX, "4:16"),
+    ("26-rank-count-larger-than-list", E::RANK_TABLE_COUNT, "4:16 $.rank_count"),
+    ("27-rank-count-smaller-than-list", E::RANK_TABLE_COUNT, "4:16 $.rank_count"),
+    ("28-rank-list-missing", E::RANK_TABLE_MISSING, "1:1 $"),
+    ("29-rank-list-null", E::RANK_TABLE_TYPE, "5:15 $.rank_list"),
+    ("30-rank-list-empty", E::RANK_TABLE_COUNT, "4:16 $.rank_count"),
+    ("31-rank-id-twice", E::RANK_TABLE_RANK_IDS, "27:3 $.rank_list[1]"),
+    ("32-rank-ids-with-gap", E::RANK_TABLE_RANK_IDS, "27:3 $.rank_list[1]"),
+    ("33-rank-id-is-count", E::RANK_TABLE_RANK_IDS, "27:3 $.rank_list[1]"),
+    ("34-rank-id-negative", E::RANK_TABLE_RANGE, "28:15 $.rank_list[1].rank_id"),
+    ("35-rank-id-2-to-the-53-plus-1", E::RANK_TABLE_RANGE, "28:15 $.rank_list[1].rank_id"),
+    ("36-local-id-65", E::RANK_TABLE_RANGE, "30:16 $.rank_list[1].local_id"),
+    ("37-device-id-twice", E::RANK_TABLE_DEVICE, "27:3 $.rank_list[1]"),
+    ("37b-local-id-twice", E::RANK_TABLE_DEVICE, "27:3 $.rank_list[1]"),
+    ("37c-device-id-twice-1.0", E::RANK_TABLE_DEVICE, "34:5 $.server_list[1].device[1]"),
+    (
+        "37d-super-device-id-twice-1.2",
+        E::RANK_TABLE_DEVICE,
+        "28:25 $.server_list[1].device[0].super_device_id",
+    ),
+    ("38-device-not-in-topology", E::TOPOLOGY_PEER, "30:16 $.rank_list[1].local_id"),
+    ("39-device-port-0", E::RANK_TABLE_RANGE, "26:19 $.rank_list[0].device_port"),
+    ("40-device-port-65536", E::RANK_TABLE_RANGE, "26:19 $.rank_list[0].device_port"),
+    (
+        "41-address-twice",
+        E::RANK_TABLE_ADDRESS_TWICE,
+        "39:16 $.rank_list[1].level_list[0].rank_addr_list[0].addr",
+    ),
+    ("41b-address-twice-1.0", E::RANK_TABLE_ADDRESS_TWICE, "30:19 $.server_list[1].device[0].device_ip"),
+    ("42-host-port-negative", E::RANK_TABLE_RANGE, "26:17 $.rank_list[0].host_port"),
+    ("42b-host-port-65536-1.0", E::RANK_TABLE_RANGE, "23:17 $.server_list[0].host_port"),
+    ("43-nine-levels", E::RANK_TABLE_LIMIT, "10:18 $.rank_list[0].level_list"),
+    ("44-net-layer-8", E::RANK_TABLE_RANGE, "26:19 $.rank_list[0].level_list[1].net_layer"),
+    ("45-layers-not-ascending", E::RANK_TABLE_LEVELS, "32:19 $.rank_list[0].level_list[2].net_layer"),
+    ("45b-first-layer-is-1", E::RANK_TABLE_LEVELS, "12:19 $.rank_list[0].level_list[0].net_layer"),
+    ("45c-no-layers", E::RANK_TABLE_LEVELS, "10:18 $.rank_list[0].level_list"),
+    ("46-layer-repeated", E::RANK_TABLE_LEVELS, "26:19 $.rank_list[0].level_list[1].net_layer"),
+    ("47-instance-name-of-1025", E::RANK_TABLE_NAME, "13:25 $.rank_list[0].level_list[0].net_instance_id"),
+    ("48-instance-name-empty", E::RANK_TABLE_NAME, "13:25 $.rank_list[0].level_list[0].net_instance_id"),
+    ("49-instance-of-two-types", E::RANK_TABLE_LEVELS, "60:5 $.rank_list[1].level_list[1]"),
+    ("50-layer-0-clos", E::RANK_TABLE_LEVELS, "14:18 $.rank_list[0].level_list[0].net_type"),
+    ("51-25-addresses", E::RANK_TABLE_LIMIT, "15:24 $.rank_list[0].level_list[0].rank_addr_list"),
+    (
+        "52-address-out-of-range",
+        E::RANK_TABLE_ADDRESS,
+        "18:16 $.rank_list[0].level_list[0].rank_addr_list[0].addr",
+    ),
+    ("53-ipv6-in-ipv4", E::RANK_TABLE_ADDRESS, "18:16 $.rank_list[0].level_list[0].rank_addr_list[0].addr"),
+    ("53b-ipv4-in-ipv6", E::RANK_TABLE_ADDRESS, "18:16 $.rank_list[0].level_list[0].rank_addr_list[0].addr"),
+    (
+        "53c-unknown-address-type",
+        E::RANK_TABLE_ADDRESS,
+        "17:21 $.rank_list[0].level_list[0].rank_addr_list[0].addr_type",
+    ),
+    (
+        "54-address-0.0.0.0",
+        E::RANK_TABLE_ADDRESS,
+        "18:16 $.rank_list[0].level_list[0].rank_addr_list[0].addr",
+    ),
+    ("54b-address-0.0.0.0-1.0", E::RANK_TABLE_ADDRESS, "12:19 $.server_list[0].device[0].device_ip"),
+    ("54c-address-missing-between-servers", E::RANK_TABLE_ADDRESS, "34:5 $.server_list[1].device[1]"),
+    (
+        "55-address-multicast",
+        E::RANK_TABLE_ADDRESS,
+        "18:16 $.rank_list[0].level_list[0].rank_addr_list[0].addr",
+    ),
+    (
+        "55b-address-broadcast",
+        E::RANK_TABLE_ADDRESS,
+        "18:16 $.rank_list[0].level_list[0].rank_addr_list[0].addr",
+    ),
+    (
+        "56-eid-of-31-digits",
+        E::RANK_TABLE_ADDRESS,
+        "18:16 $.rank_list[0].level_list[0].rank_addr_list[0].addr",
+    ),
+    ("57-eid-with-g", E::RANK_TABLE_ADDRESS, "18:16 $.rank_list[0].level_list[0].rank_addr_list[0].addr"),
+    ("58-address-of-257", E::RANK_TABLE_NAME, "18:16 $.rank_list[0].level_list[0].rank_addr_list[0].addr"),
+    (
+        "59-port-without-number",
+        E::RANK_TABLE_PORT,
+        "20:9 $.rank_list[0].level_list[0].rank_addr_list[0].ports[0]",
+    ),
+    (
+        "60-port-without-die",
+        E::RANK_TABLE_PORT,
+        "20:9 $.rank_list[0].level_list[0].rank_addr_list[0].ports[0]",
+    ),
+    ("61-port-negative", E::RANK_TABLE_PORT, "20:9 $.rank_list[0].level_list[0].rank_addr_list[0].ports[0]"),
+    ("62-port-twice", E::RANK_TABLE_PORT, "21:9 $.rank_list[0].level_list[0].rank_addr_list[0].ports[1]"),
+    (
+        "62b-two-ports-in-one-string",
+        E::RANK_TABLE_PORT,
+        "20:9 $.rank_list[0].level_list[0].rank_addr_list[0].ports[0]",
+    ),
+    ("63-17-ports", E::RANK_TABLE_LIMIT, "19:17 $.rank_list[0].level_list[0].rank_addr_list[0].ports"),
+    (
+        "64-port-under-two-addresses",
+        E::RANK_TABLE_PORT,
+        "28:9 $.rank_list[0].level_list[0].rank_addr_list[1].ports[1]",
+    ),
+    ("a1-servers-interleaved", E::RANK_TABLE_ORDER, "16:5 $.server_list[0].device[1]"),
+    ("a2-server-twice", E::RANK_TABLE_SERVER, "25:17 $.server_list[1].server_id"),
+    ("a3-server-count-wrong", E::RANK_TABLE_COUNT, "4:18 $.server_count"),
+    ("a4-no-devices", E::RANK_TABLE_COUNT, "5:17 $.server_list"),
+    ("a5-pods-interleaved", E::RANK_TABLE_ORDER, "36:5 $.server_list[2].device[0]"),
+    (
+        "a6-pod-names-unknown-server",
+        E::RANK_TABLE_SERVER,
+        "65:19 $.super_pod_list[1].server_list[1].server_id",
+    ),
+    ("a7-server-in-no-pod", E::RANK_TABLE_SERVER, "33:17 $.server_list[2].server_id"),
+    ("a8-server-in-two-pods", E::RANK_TABLE_SERVER, "62:19 $.super_pod_list[1].server_list[0].server_id"),
+    ("a9-flat-1.x-form-unknown", E::RANK_TABLE_MISSING, "1:1 $"),
+    ("a10-super-pod-list-missing", E::RANK_TABLE_MISSING, "1:1 $"),
+    ("a11-flat-rank-count-wrong", E::RANK_TABLE_COUNT, "3:16 $.rank_count"),
+    ("a12-flat-server-id-missing", E::RANK_TABLE_MISSING, "12:3 $.rank_list[1]"),
+];
+
+/// Topology files, read with `rank-table/00-good.json`.
+pub(crate) const TOPOLOGIES: &[Case] = &[
+    ("15-version-1.0", E::RANK_TABLE_VERSION, "2:13 $.version"),
+    ("31-peer-twice", E::RANK_TABLE_DEVICE, "9:16 $.peer_list[1].local_id"),
+    ("59-port-without-number", E::RANK_TABLE_PORT, "25:5 $.edge_list[0].local_a_ports[0]"),
+    ("65-one-edge-without-its-other-direction", E::TOPOLOGY_EDGE, "33:3 $.edge_list[1]"),
+    ("65c-other-end-missing", E::RANK_TABLE_MISSING, "17:3 $.edge_list[0]"),
+    ("66-edge-to-unknown-peer", E::TOPOLOGY_EDGE, "43:15 $.edge_list[1].local_b"),
+    ("66b-link-type-unknown", E::TOPOLOGY_EDGE, "19:17 $.edge_list[0].link_type"),
+    ("67-edge-count-wrong", E::RANK_TABLE_COUNT, "15:16 $.edge_count"),
+    ("67b-peer-count-wrong", E::RANK_TABLE_COUNT, "3:16 $.peer_count"),
+    ("68-edge-to-itself", E::TOPOLOGY_EDGE, "17:3 $.edge_list[0]"),
+    ("69-ranks-not-joined", E::TOPOLOGY_DISCONNECTED, "27:3 $.rank_list[1]"),
+];
+
+/// Files that are listed with the bad ones and must load.
+pub(crate) const ACCEPTED: &[&str] = &[
+    "rank-table/00-good",
+    "rank-table/24-rank-count-string-is-accepted",
+    "topology/00-good",
+    "topology/65b-all-edges-in-both-directions-is-accepted",
+];
