@@ -7,14 +7,20 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::entries::{ChannelEntry, ContextHeader, RegionEntry, TableRef, ThreadEntry};
 use super::{Context, ContextError, HEADER_BYTES, MAGIC, MAX_RANKS};
 use crate::npu::{MAX_CHANNELS, MAX_NOTIFIES, MAX_QUEUES, Protocol};
-use crate::{ABI_MAJOR, ABI_MINOR, CRC32C, DESCRIPTOR_BYTES, ErrorCode};
+use crate::{ABI_MAJOR, ABI_MINOR, CRC32C, DESCRIPTOR_BYTES, DataType, ErrorCode, ReduceOp};
 
 /// Notifies of one channel: ACK, DATA, FIN.
 const CHANNEL_NOTIFIES: u32 = 3;
+/// Shortest limit an engine may have: below one element of the largest type a transfer could not be split.
+const MIN_TRANSFER: u64 = DataType::Int128.size_bytes();
 
 fn ensure(condition: bool, code: ErrorCode, offset: usize) -> Result<(), ContextError> {
     // CAST: offsets are below the context's length, which is a u32.
-    if condition { Ok(()) } else { Err(ContextError { code, offset: u32::try_from(offset).unwrap_or(u32::MAX) }) }
+    if condition {
+        Ok(())
+    } else {
+        Err(ContextError { code, offset: u32::try_from(offset).unwrap_or(u32::MAX) })
+    }
 }
 
 /// Checks everything that can be said about the header and the checksums.
@@ -25,8 +31,8 @@ pub(super) fn header(bytes: &[u8]) -> Result<&ContextHeader, ContextError> {
     let header = ContextHeader::ref_from_bytes(head)
         .map_err(|_| ContextError { code: ErrorCode::CONTEXT_ADDRESS, offset: 0 })?;
     ensure(header.magic == MAGIC, ErrorCode::CONTEXT_MAGIC, 0)?;
-    let version_ok = header.abi_major == ABI_MAJOR && header.abi_minor == ABI_MINOR;
-    ensure(version_ok, ErrorCode::CONTEXT_VERSION, offset_of!(ContextHeader, abi_major))?;
+    ensure(header.abi_major == ABI_MAJOR, ErrorCode::CONTEXT_VERSION, offset_of!(ContextHeader, abi_major))?;
+    ensure(header.abi_minor == ABI_MINOR, ErrorCode::CONTEXT_VERSION, offset_of!(ContextHeader, abi_minor))?;
     let len_ok = usize::try_from(header.total_len) == Ok(bytes.len());
     ensure(len_ok, ErrorCode::CONTEXT_LENGTH, offset_of!(ContextHeader, total_len))?;
     let crc = CRC32C.checksum(ContextHeader { header_crc: 0, ..*header }.as_bytes());
@@ -69,25 +75,81 @@ pub(super) fn values(context: &Context<'_>) -> Result<(), ContextError> {
     field((1..=MAX_RANKS).contains(&header.ranks), offset_of!(ContextHeader, ranks))?;
     field(header.rank < header.ranks, offset_of!(ContextHeader, rank))?;
     field(header.instance != [0; 2], offset_of!(ContextHeader, instance))?;
-    field(header.sdma_max_len > 0, offset_of!(ContextHeader, sdma_max_len))?;
-    field(header.sdma_reduce_ops < 16, offset_of!(ContextHeader, sdma_reduce_ops))?;
-    let name = core::ffi::CStr::from_bytes_until_nul(&header.name).ok().map(core::ffi::CStr::to_bytes);
-    let padded = name.is_some_and(|name| header.name.iter().skip(name.len()).all(|&byte| byte == 0));
-    let utf8 = name.is_some_and(|name| core::str::from_utf8(name).is_ok());
-    field(padded && utf8, offset_of!(ContextHeader, name))?;
+    field(header.sdma_max_len >= MIN_TRANSFER, offset_of!(ContextHeader, sdma_max_len))?;
+    field(types_ok(header.sdma_reduce_types), offset_of!(ContextHeader, sdma_reduce_types))?;
+    field(ops_ok(header.sdma_reduce_ops), offset_of!(ContextHeader, sdma_reduce_ops))?;
+    field(name_ok(&header.name), offset_of!(ContextHeader, name))?;
     let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
     field(!context.threads.is_empty(), offset_of!(ContextHeader, threads))?;
     field(count(context.regions.len()) == header.ranks, offset_of!(ContextHeader, regions))?;
     field(count(context.channels.len()) == header.ranks - 1, offset_of!(ContextHeader, channels))?;
-    threads(context)?;
+    let mut claims = DeviceClaims::default();
+    threads(context, &mut claims)?;
     regions(context)?;
-    channels(context)?;
-    distinct_queues(context)
+    channels(context, &mut claims)?;
+    rings_apart(context)
+}
+
+/// Returns the words of a bit per number.
+const fn words(numbers: u64) -> usize {
+    (numbers / 64) as usize
+}
+
+/// Numbers of one kind, each of which may be given out once.
+struct Claims<const WORDS: usize>([u64; WORDS]);
+
+impl<const WORDS: usize> Claims<WORDS> {
+    /// Claims `count` numbers from `first` on; false when one of them does not exist or is taken.
+    fn claim(&mut self, first: u32, count: u32) -> bool {
+        if u64::from(first) + u64::from(count) > WORDS as u64 * 64 {
+            return false;
+        }
+        (first..first + count).all(|number| {
+            // CAST: lossless, usize has at least 32 bits on every target of this crate.
+            let Some(word) = self.0.get_mut(number as usize / 64) else { return false };
+            let bit = 1 << (number % 64);
+            let free = *word & bit == 0;
+            *word |= bit;
+            free
+        })
+    }
+}
+
+impl<const WORDS: usize> Default for Claims<WORDS> {
+    fn default() -> Self {
+        Self([0; WORDS])
+    }
+}
+
+/// What the context takes of its own device's tables. With it every check below is linear, however long the
+/// tables: a number out of range or taken twice ends the walk.
+#[derive(Default)]
+struct DeviceClaims {
+    queues: Claims<{ words(MAX_QUEUES) }>,
+    notifies: Claims<{ words(MAX_NOTIFIES) }>,
+    channels: Claims<{ words(MAX_CHANNELS) }>,
 }
 
 fn entry_offset(table: TableRef, index: usize, field: usize) -> usize {
     // CAST: lossless, both are u32 and usize has at least 32 bits on every target of this crate.
     table.offset as usize + index * table.stride as usize + field
+}
+
+/// A name is UTF-8 and fills the field with NULs, at least one.
+fn name_ok(field: &[u8]) -> bool {
+    let name = core::ffi::CStr::from_bytes_until_nul(field).map(core::ffi::CStr::to_bytes).unwrap_or(field);
+    let padding = field.get(name.len()..).unwrap_or_default();
+    !padding.is_empty() && padding.iter().all(|&byte| byte == 0) && core::str::from_utf8(name).is_ok()
+}
+
+/// Only types that have reductions may be in a reduction mask.
+fn types_ok(types: u32) -> bool {
+    let reducible = DataType::ALL.iter().filter(|dtype| dtype.can_reduce());
+    types & !reducible.fold(0, |bits, &dtype| bits | 1 << dtype as u32) == 0
+}
+
+fn ops_ok(ops: u32) -> bool {
+    ops & !ReduceOp::ALL.iter().fold(0, |bits, &op| bits | 1 << op as u32) == 0
 }
 
 fn ring_ok(ring: u64, depth: u32) -> bool {
@@ -99,25 +161,18 @@ fn depth_ok(depth: u32) -> bool {
     depth.is_power_of_two() && (4..=65_536).contains(&depth)
 }
 
-fn notifies_ok(base: u32, count: u32) -> bool {
-    u64::from(base) + u64::from(count) <= MAX_NOTIFIES
-}
-
-fn threads(context: &Context<'_>) -> Result<(), ContextError> {
+fn threads(context: &Context<'_>, claims: &mut DeviceClaims) -> Result<(), ContextError> {
     for (index, thread) in context.threads.iter().enumerate() {
         let at = |field| entry_offset(context.header.threads, index, field);
         let field = |ok, offset| ensure(ok, ErrorCode::CONTEXT_FIELD, at(offset));
-        let reserved_zero = thread.reserved == 0 && thread.reserved1 == 0;
-        ensure(reserved_zero, ErrorCode::CONTEXT_RESERVED, at(offset_of!(ThreadEntry, reserved)))?;
+        let zero = |ok, offset| ensure(ok, ErrorCode::CONTEXT_RESERVED, at(offset));
+        zero(thread.reserved == 0, offset_of!(ThreadEntry, reserved))?;
+        zero(thread.reserved1 == 0, offset_of!(ThreadEntry, reserved1))?;
         field(depth_ok(thread.depth), offset_of!(ThreadEntry, depth))?;
         field(ring_ok(thread.ring, thread.depth), offset_of!(ThreadEntry, ring))?;
-        field(u64::from(thread.queue) < MAX_QUEUES, offset_of!(ThreadEntry, queue))?;
-        field(notifies_ok(thread.notify_base, thread.notify_count), offset_of!(ThreadEntry, notify_base))?;
-        let overlaps = context.threads.iter().take(index).any(|other| {
-            thread.notify_base < other.notify_base + other.notify_count
-                && other.notify_base < thread.notify_base + thread.notify_count
-        });
-        field(!overlaps, offset_of!(ThreadEntry, notify_base))?;
+        field(claims.queues.claim(thread.queue.into(), 1), offset_of!(ThreadEntry, queue))?;
+        let unshared = claims.notifies.claim(thread.notify_base, thread.notify_count);
+        field(unshared, offset_of!(ThreadEntry, notify_base))?;
     }
     Ok(())
 }
@@ -135,52 +190,62 @@ fn regions(context: &Context<'_>) -> Result<(), ContextError> {
     Ok(())
 }
 
-fn channels(context: &Context<'_>) -> Result<(), ContextError> {
+fn channels(context: &Context<'_>, claims: &mut DeviceClaims) -> Result<(), ContextError> {
     let peers = (0..context.header.ranks).filter(|&rank| rank != context.header.rank);
     for (index, (channel, peer)) in context.channels.iter().zip(peers).enumerate() {
         let at = |field| entry_offset(context.header.channels, index, field);
         let field = |ok, offset| ensure(ok, ErrorCode::CONTEXT_FIELD, at(offset));
-        let reserved_zero = channel.reserved == 0 && channel.reserved1 == 0 && channel.reserved2 == [0; 2];
-        ensure(reserved_zero, ErrorCode::CONTEXT_RESERVED, at(offset_of!(ChannelEntry, reserved)))?;
+        let zero = |ok, offset| ensure(ok, ErrorCode::CONTEXT_RESERVED, at(offset));
+        zero(channel.reserved == 0, offset_of!(ChannelEntry, reserved))?;
+        zero(channel.reserved1 == 0, offset_of!(ChannelEntry, reserved1))?;
+        zero(channel.reserved2 == [0; 2], offset_of!(ChannelEntry, reserved2))?;
         field(channel.peer == peer, offset_of!(ChannelEntry, peer))?;
-        field(u64::from(channel.index) < MAX_CHANNELS, offset_of!(ChannelEntry, index))?;
-        let notifies = [channel.local_notify, channel.remote_notify];
-        let in_bank = notifies.iter().all(|&base| notifies_ok(base, CHANNEL_NOTIFIES));
-        field(in_bank, offset_of!(ChannelEntry, local_notify))?;
-        field(channel.max_len > 0, offset_of!(ChannelEntry, max_len))?;
-        field(channel.reduce_ops < 16, offset_of!(ChannelEntry, reduce_ops))?;
+        field(claims.channels.claim(channel.index.into(), 1), offset_of!(ChannelEntry, index))?;
+        let unshared = claims.notifies.claim(channel.local_notify, CHANNEL_NOTIFIES);
+        field(unshared, offset_of!(ChannelEntry, local_notify))?;
+        // The peer's own context says which of its notifies are taken; here they only have to exist.
+        let exist = u64::from(channel.remote_notify) + u64::from(CHANNEL_NOTIFIES) <= MAX_NOTIFIES;
+        field(exist, offset_of!(ChannelEntry, remote_notify))?;
+        field(types_ok(channel.reduce_types), offset_of!(ChannelEntry, reduce_types))?;
+        field(ops_ok(channel.reduce_ops), offset_of!(ChannelEntry, reduce_ops))?;
+        field(channel.max_len >= MIN_TRANSFER, offset_of!(ChannelEntry, max_len))?;
         let protocol = Protocol::try_from(channel.protocol);
         field(protocol.is_ok(), offset_of!(ChannelEntry, protocol))?;
-        let queue_ok = if protocol.is_ok_and(Protocol::uses_queue_pair) {
-            depth_ok(channel.depth) && ring_ok(channel.ring, channel.depth) && u64::from(channel.queue) < MAX_QUEUES
+        if protocol.is_ok_and(Protocol::uses_queue_pair) {
+            field(depth_ok(channel.depth), offset_of!(ChannelEntry, depth))?;
+            field(ring_ok(channel.ring, channel.depth), offset_of!(ChannelEntry, ring))?;
+            field(claims.queues.claim(channel.queue.into(), 1), offset_of!(ChannelEntry, queue))?;
         } else {
-            (channel.ring, channel.depth, channel.queue) == (0, 0, 0)
-        };
-        field(queue_ok, offset_of!(ChannelEntry, ring))?;
+            field(channel.ring == 0, offset_of!(ChannelEntry, ring))?;
+            field(channel.depth == 0, offset_of!(ChannelEntry, depth))?;
+            field(channel.queue == 0, offset_of!(ChannelEntry, queue))?;
+        }
     }
     Ok(())
 }
 
-/// Checks that no two rings share a queue number or memory.
-fn distinct_queues(context: &Context<'_>) -> Result<(), ContextError> {
+/// Checks that rings and this rank's scratch buffer lie apart: all of them are in this device's memory. There are at
+/// most [`MAX_QUEUES`] rings, because each has claimed a queue number of its own.
+fn rings_apart(context: &Context<'_>) -> Result<(), ContextError> {
     let header = context.header;
+    let ring = |ring, depth| (ring, ring + u64::from(depth) * DESCRIPTOR_BYTES as u64);
     let threads = context.threads.iter().enumerate().map(|(index, thread)| {
-        let at = entry_offset(header.threads, index, offset_of!(ThreadEntry, queue));
-        (thread.queue, thread.ring, thread.depth, at)
+        let at = entry_offset(header.threads, index, offset_of!(ThreadEntry, ring));
+        (ring(thread.ring, thread.depth), at)
     });
     let pairs = context.channels.iter().enumerate().filter(|(_, channel)| channel.depth > 0);
     let pairs = pairs.map(|(index, channel)| {
-        let at = entry_offset(header.channels, index, offset_of!(ChannelEntry, queue));
-        (channel.queue, channel.ring, channel.depth, at)
+        let at = entry_offset(header.channels, index, offset_of!(ChannelEntry, ring));
+        (ring(channel.ring, channel.depth), at)
     });
+    let own = context.regions.iter().filter(|region| region.rank == header.rank);
+    let scratch = own.map(|region| (region.addr, region.addr + region.len));
     let all = threads.chain(pairs);
-    for (index, (queue, ring, depth, at)) in all.clone().enumerate() {
-        let end = ring + u64::from(depth) * DESCRIPTOR_BYTES as u64;
-        let clash = all.clone().take(index).any(|(other_queue, other_ring, other_depth, _)| {
-            let other_end = other_ring + u64::from(other_depth) * DESCRIPTOR_BYTES as u64;
-            queue == other_queue || (ring < other_end && other_ring < end)
-        });
-        ensure(!clash, ErrorCode::CONTEXT_FIELD, at)?;
+    for (index, ((start, end), at)) in all.clone().enumerate() {
+        let earlier = all.clone().take(index).map(|(extent, _)| extent);
+        let apart =
+            scratch.clone().chain(earlier).all(|(other, other_end)| end <= other || other_end <= start);
+        ensure(apart, ErrorCode::CONTEXT_FIELD, at)?;
     }
     Ok(())
 }

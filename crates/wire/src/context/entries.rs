@@ -72,7 +72,8 @@ pub struct ContextHeader {
     pub reserved: [u64; 2],
 }
 const _: () = assert!(size_of::<ContextHeader>() == 208);
-const _: () = assert!(offset_of!(ContextHeader, header_crc) == 16 && offset_of!(ContextHeader, instance) == 24);
+const _: () =
+    assert!(offset_of!(ContextHeader, header_crc) == 16 && offset_of!(ContextHeader, instance) == 24);
 const _: () = assert!(offset_of!(ContextHeader, threads) == 80 && offset_of!(ContextHeader, name) == 128);
 
 impl Default for ContextHeader {

@@ -1,0 +1,12 @@
+//! Tests of the wire format as its users see it: bytes in, values out.
+//!
+//! `golden` pins the bytes, `descriptors` and `launch` go through values and faults, `context_*` do the same for the
+//! resource context, `document` keeps `docs/wire-format.md` true. `samples` holds what they share.
+
+mod context_cases;
+mod context_mutations;
+mod descriptors;
+mod document;
+mod golden;
+mod launch;
+mod samples;
