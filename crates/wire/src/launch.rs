@@ -8,6 +8,7 @@ use core::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::dtype::wire_enum;
+use crate::npu::{HOST_NOTIFIES, MAX_NOTIFIES};
 use crate::{ABI_MAJOR, CRC32C, DataType, DeviceAddr, ErrorCode, ReduceOp};
 
 wire_enum! {
@@ -184,17 +185,22 @@ impl Launch {
     ///
     /// # Errors
     /// `LAUNCH_*` codes: magic, version, checksum, blocks, reserved fields, numbers out of range, a type that cannot
-    /// be reduced, a misaligned or wrapping buffer, a zero timeout.
+    /// be reduced, a reduction where none belongs, a zero timeout, notifies that do not exist, a misaligned or
+    /// wrapping buffer.
     pub fn parse(args: &LaunchArgs) -> Result<Self, ErrorCode> {
         check_header(args)?;
         let op = OpKind::try_from(args.op)?;
         let dtype = DataType::try_from(args.dtype)?;
         let reduce = ReduceOp::try_from(args.reduce)?;
-        if op != OpKind::AllGather && !dtype.can_reduce() {
+        let reduces = op != OpKind::AllGather;
+        if (reduces && !dtype.can_reduce()) || (!reduces && args.reduce != 0) {
             return Err(ErrorCode::LAUNCH_REDUCE);
         }
         if args.timeout_ms == 0 {
             return Err(ErrorCode::LAUNCH_TIMEOUT);
+        }
+        if u64::from(args.start_notify) >= MAX_NOTIFIES || u64::from(args.done_notify) >= HOST_NOTIFIES {
+            return Err(ErrorCode::LAUNCH_NOTIFY);
         }
         check_buffers(args, dtype.size_bytes())?;
         Ok(Self {

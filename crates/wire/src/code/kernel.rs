@@ -38,6 +38,9 @@ super::codes! {
     1112 LAUNCH_TIMEOUT NoEffect hccl 1 ei 3
         "a timeout of zero reached the device"
         "the device never waits for ever: pass a timeout of at least 1 ms"
+    1113 LAUNCH_NOTIFY NoEffect hccl 4 ei 3
+        "the start or done notify of a launch does not exist"
+        "the launch arguments were not written by this launcher; create a new communicator"
     1114 LAUNCH_OVERLAP NoEffect hccl 1 ei 3
         "input and output overlap without being the same buffer"
         "use the same buffer for both (in place) or two buffers that do not touch"
@@ -83,6 +86,12 @@ super::codes! {
     3104 PLAN_INTERNAL OpFailed hccl 4 ei 0
         "the template emitted a task that its context cannot express"
         "this is a defect: report the operation, ranks, count and algorithm"
+    3105 PLAN_OP NoEffect hccl 5 ei 3
+        "this operation cannot be carried out by this algorithm"
+        "choose another with --algo, or leave the choice to the launcher"
+    3106 PLAN_STAGING NoEffect hccl 5 ei 3
+        "this algorithm cannot work without scratch for this operation, link or aliasing"
+        "leave the choice to the launcher, or let it work in scratch"
     4101 BINDING_MISSING NoEffect hccl 3 ei 3
         "a task names a region that this launch does not bind"
         "register the buffers of all ranks before the zero-copy algorithms use them"
