@@ -1,1 +1,34 @@
-//! In the making.
+//! Collective algorithms, written once over the task sink.
+//!
+//! [`Plan::new`] checks a [`Shape`] (what to do, where, with how much scratch) and cuts it into chunks;
+//! [`Plan::emit`] writes the tasks of one chunk for one rank to any [`TaskSink`](task_graph::TaskSink). Templates are
+//! pure: no hardware, no addresses, no allocation, the same shape always gives the same tasks. Every template is the
+//! same skeleton of seven phases (`skeleton`); the step algorithms (ring, halving-doubling, NHR) differ only in
+//! their schedule, the mesh algorithms in what they exchange.
+//!
+//! The order in which elements are reduced is a property of each algorithm (`a · b` is the later operand b reduced
+//! into a; x_r is rank r's input; N ranks; slice j belongs to rank j):
+//!
+//! | algorithm | order for an element of slice j |
+//! |---|---|
+//! | ring | x_j · ( … · (x_{j+3} · (x_{j+2} · x_{j+1}))): once around, ending at the owner |
+//! | halving-doubling | A(r) := A(r) · A(r ⊕ d) for d = N/2 … 1, starting from A(r) = x_r; ranks ≥ 2^k first folded into r − 2^k |
+//! | NHR | the binary tree over the distance p from the owner: A(p) := A(p) · A(p + d) for d = 1, 2, 4 … and p a multiple of 2d |
+//! | mesh one-shot, two-shot | (x_0 · x_1) · x_2 …: rank order |
+//!
+//! Choosing an algorithm is not done here: the host does that.
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod mesh;
+mod plan;
+mod schedule;
+mod skeleton;
+mod slices;
+mod steps;
+
+pub use plan::{Needs, Plan, PlanError, Shape};

@@ -1,0 +1,134 @@
+//! Binding a graph to a launch: one addition vector per pattern.
+
+use core::ops::DerefMut;
+
+use wire::{DeviceAddr, ErrorCode, Lane};
+
+use crate::graph::{Block, QueueIndex, Run, TaskGraph};
+use crate::pattern::{Interned, PATTERNS, Pattern};
+use crate::RegionId;
+
+/// Where a region lies for one launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// First byte.
+    pub addr: DeviceAddr,
+    /// Bytes that may be touched.
+    pub len: u64,
+    /// Token of the registered region.
+    pub token: u32,
+}
+
+/// The regions of one launch.
+pub trait Bindings {
+    /// Returns where `region` lies, `None` where this launch does not bind it.
+    fn bound(&self, region: RegionId) -> Option<Bound>;
+}
+
+/// Launch-time values other than regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchBase {
+    /// Added to every task id: operation sequence in the high half, descriptors of earlier chunks in the low half.
+    pub task: u64,
+    /// Timeout of every wait, milliseconds.
+    pub timeout_ms: u32,
+    /// Notify that the wait for the start waits for.
+    pub start_notify: u32,
+    /// Host notify that the last task records.
+    pub done_notify: u32,
+}
+
+/// The addition vectors of one launch.
+#[derive(Debug)]
+pub struct Vectors {
+    list: [Vector; PATTERNS],
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Vector([u64; 8]);
+
+impl Vectors {
+    /// Makes vectors that add nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { list: [Vector([0; 8]); PATTERNS] }
+    }
+
+    /// Copies a run to `into`, adding the vector of each descriptor's pattern. Stops at the shorter of the two.
+    #[inline(always)]
+    pub fn rebase(&self, run: Run<'_>, into: &mut [wire::Descriptor]) {
+        for ((to, from), pattern) in into.iter_mut().zip(run.entries).zip(run.patterns) {
+            // The mask keeps the index in range, so no check is left in the loop.
+            if let Some(vector) = self.list.get(usize::from(*pattern) & (PATTERNS - 1)) {
+                *to = from.rebased(&vector.0);
+            }
+        }
+    }
+}
+const _: () = assert!(PATTERNS.is_power_of_two());
+
+impl Default for Vectors {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
+    /// Prepares the addition vectors for one launch, after checking that every operand of the graph lies inside the
+    /// region it names. `wqe_tail` gives the low 32 bits of a queue pair's ring position before this graph.
+    ///
+    /// # Errors
+    /// `BINDING_MISSING` or `BINDING_EXTENT` and the region at fault; the graph must not be submitted then.
+    pub fn bind(
+        &self,
+        bindings: &impl Bindings,
+        base: &LaunchBase,
+        wqe_tail: impl Fn(QueueIndex) -> u32,
+        vectors: &mut Vectors,
+    ) -> Result<(), (ErrorCode, RegionId)> {
+        for (interned, vector) in self.patterns.list().iter().zip(&mut vectors.list) {
+            *vector = Vector(vector_of(interned, bindings, base, &wqe_tail)?);
+        }
+        Ok(())
+    }
+}
+
+fn vector_of(
+    interned: &Interned,
+    bindings: &impl Bindings,
+    base: &LaunchBase,
+    wqe_tail: &impl Fn(QueueIndex) -> u32,
+) -> Result<[u64; 8], (ErrorCode, RegionId)> {
+    let mut lanes = [0; 8];
+    let mut set = |lane: Lane, value: u64| {
+        if let Some(slot) = lanes.get_mut(lane as usize) {
+            *slot = value;
+        }
+    };
+    set(Lane::Task, base.task);
+    let (operands, launch) = match interned.pattern {
+        Pattern::Sqe { src, dst } => ([src, dst], u64::from(base.timeout_ms)),
+        Pattern::Wqe { local, remote } => ([local, remote], 0),
+        Pattern::Post { queue } => ([None; 2], u64::from(base.timeout_ms) | u64::from(wqe_tail(queue)) << 32),
+        Pattern::Start | Pattern::Done => ([None; 2], u64::from(base.timeout_ms)),
+    };
+    set(Lane::Launch, launch);
+    match interned.pattern {
+        Pattern::Start => set(Lane::Signal, u64::from(base.start_notify)),
+        Pattern::Done => set(Lane::Signal, u64::from(base.done_notify)),
+        _ => {}
+    }
+    let mut tokens = 0;
+    for (index, (region, extent)) in operands.into_iter().zip(interned.extents).enumerate() {
+        let Some(region) = region else { continue };
+        let bound = bindings.bound(region).ok_or((ErrorCode::BINDING_MISSING, region))?;
+        if extent > bound.len {
+            return Err((ErrorCode::BINDING_EXTENT, region));
+        }
+        set(if index == 0 { Lane::Source } else { Lane::Destination }, bound.addr.0);
+        tokens |= u64::from(bound.token) << (32 * index);
+    }
+    set(Lane::Tokens, tokens);
+    Ok(lanes)
+}

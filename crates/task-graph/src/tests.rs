@@ -1,0 +1,1 @@
+//! Tests of recording and binding, against hand-computed descriptors.

@@ -1,0 +1,292 @@
+//! From a shape to chunks: every limit is checked here, before the first task.
+
+use task_graph::{RegionKind, TaskSink, ThreadId};
+use wire::launch::{Algorithm, OpKind, Staging};
+use wire::{DataType, ErrorCode, ReduceOp, Reduction};
+
+use crate::skeleton::Emitter;
+use crate::slices::Slices;
+
+/// Chunks start at multiples of this many bytes (public rule of the field).
+const CHUNK_ALIGN: u64 = 128;
+
+/// What is to be done, and with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Operation.
+    pub op: OpKind,
+    /// Algorithm.
+    pub algorithm: Algorithm,
+    /// Work in scratch, or in the users' buffers.
+    pub staging: Staging,
+    /// This rank.
+    pub rank: u32,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Elements per rank (all-reduce: of the whole; all-gather: sent; reduce-scatter: received).
+    pub count: u64,
+    /// Element type.
+    pub dtype: DataType,
+    /// Reduction; ignored by all-gather.
+    pub reduce: ReduceOp,
+    /// Bytes of the scratch buffer, the same at all ranks.
+    pub scratch_len: u64,
+    /// Threads there are; a template uses at most as many as it needs.
+    pub threads: u16,
+    /// Whether every link reduces `dtype` by `reduce` while moving.
+    pub inline_reduce: bool,
+    /// Whether input and output are the same memory.
+    pub in_place: bool,
+    /// Upper bound of elements per chunk and rank, 0 for none.
+    pub chunk: u64,
+    /// Longest piece that the direct mesh templates work on at once, bytes; 0 for the default.
+    pub piece: u64,
+}
+
+/// The resources a template uses when it gets all it can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Threads, the main one included.
+    pub threads: u16,
+    /// Notifies of the main thread besides the start notify: two per sub thread.
+    pub main_notifies: u16,
+    /// Notifies of each sub thread.
+    pub sub_notifies: u16,
+    /// Least scratch with which it works at all, bytes, for elements of 16 bytes.
+    pub least_scratch: u64,
+}
+
+/// Why a shape has no plan: what it needs, and what there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    /// What is wrong.
+    pub code: ErrorCode,
+    /// What it would need (ranks, bytes, threads), 0 where that says nothing.
+    pub need: u64,
+    /// What there is.
+    pub limit: u64,
+}
+
+/// A shape that can be expanded, cut into chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    shape: Shape,
+    /// Elements per full chunk and rank; 0 when there is nothing to move.
+    chunk: u64,
+    threads: u16,
+}
+
+impl Plan {
+    /// Checks a shape and cuts it into chunks.
+    ///
+    /// # Errors
+    /// `PLAN_RANKS` when the algorithm does not exist for this operation, `PLAN_STAGING` when it cannot work
+    /// without scratch, `PLAN_SCRATCH` when the scratch buffer is too small for one element per slice,
+    /// `PLAN_THREADS` without a thread, `LAUNCH_COUNT` when sizes do not fit 64 bits.
+    pub fn new(shape: &Shape) -> Result<Self, PlanError> {
+        let fail = |code, need, limit| Err(PlanError { code, need, limit });
+        if shape.ranks == 0 || shape.rank >= shape.ranks {
+            return fail(ErrorCode::PLAN_RANKS, u64::from(shape.rank) + 1, u64::from(shape.ranks));
+        }
+        if shape.threads == 0 {
+            return fail(ErrorCode::PLAN_THREADS, 1, 0);
+        }
+        if !exists(shape.op, shape.algorithm) {
+            return fail(ErrorCode::PLAN_OP, 0, 0);
+        }
+        let total = shape
+            .count
+            .checked_mul(shape.dtype.size_bytes())
+            .and_then(|bytes| bytes.checked_mul(u64::from(shape.ranks)));
+        if total.is_none() {
+            return fail(ErrorCode::LAUNCH_COUNT, shape.count, u64::MAX);
+        }
+        let threads = shape.threads.min(Needs::of(shape.algorithm, shape.ranks).threads);
+        let chunk = if shape.count == 0 || shape.ranks == 1 { shape.count } else { chunk_elements(shape)? };
+        Ok(Self { shape: *shape, chunk, threads })
+    }
+
+    /// Returns the number of chunks; 0 when there is nothing to move.
+    #[must_use]
+    pub fn chunks(&self) -> u64 {
+        if self.chunk == 0 { 0 } else { self.shape.count.div_ceil(self.chunk) }
+    }
+
+    /// Returns the threads the template uses.
+    #[must_use]
+    pub fn threads(&self) -> u16 {
+        self.threads
+    }
+
+    /// Returns what is being planned.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Writes the tasks of chunk `index` (below [`chunks`](Self::chunks)) to `sink`.
+    ///
+    /// # Errors
+    /// What the sink refuses.
+    pub fn emit<S: TaskSink>(&self, index: u64, sink: &mut S) -> Result<(), ErrorCode> {
+        let first = index * self.chunk;
+        let len = self.chunk.min(self.shape.count - first);
+        Emitter::new(self, Chunk { first, len }, sink).run()
+    }
+
+    /// The reduction of this shape.
+    pub(crate) fn reduction(&self) -> Reduction {
+        Reduction { dtype: self.shape.dtype, op: self.shape.reduce }
+    }
+}
+
+/// Elements `first .. first + len` of each rank's share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) first: u64,
+    pub(crate) len: u64,
+}
+
+impl Needs {
+    /// Returns what `algorithm` uses on `ranks` ranks.
+    #[must_use]
+    pub fn of(algorithm: Algorithm, ranks: u32) -> Self {
+        let subs = match algorithm {
+            _ if ranks == 1 => 0,
+            Algorithm::Ring | Algorithm::HalvingDoubling => 0,
+            // NHR shares its copies between two threads.
+            Algorithm::Nhr => 1,
+            // Mesh: one sub thread per peer, so that each transfer runs on its own link.
+            Algorithm::MeshOneShot | Algorithm::MeshTwoShot => u16::try_from(ranks - 1).unwrap_or(u16::MAX - 1),
+        };
+        Self {
+            threads: subs + 1,
+            main_notifies: subs.saturating_mul(2),
+            sub_notifies: 2,
+            least_scratch: 2 * u64::from(ranks) * u64::from(ranks) * CHUNK_ALIGN,
+        }
+    }
+}
+
+/// Returns whether an operation can be carried out by an algorithm.
+fn exists(op: OpKind, algorithm: Algorithm) -> bool {
+    op == OpKind::AllReduce || matches!(algorithm, Algorithm::Ring | Algorithm::Nhr)
+}
+
+/// How the scratch buffer of one rank is laid out for a full chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Where the algorithm works.
+    pub(crate) work: RegionKind,
+    /// First byte of the landing area in scratch, for links that cannot reduce while moving.
+    pub(crate) landing: u64,
+    /// Bytes between the slots of the mesh templates.
+    pub(crate) slot: u64,
+}
+
+/// Returns the elements per full chunk and rank: at least 1.
+fn chunk_elements(shape: &Shape) -> Result<u64, PlanError> {
+    let direct = shape.staging == Staging::Direct;
+    let element = shape.dtype.size_bytes();
+    let ranks = u64::from(shape.ranks);
+    let landing = u64::from(shape.op != OpKind::AllGather && !shape.inline_reduce);
+    let mesh = matches!(shape.algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
+    if direct && (shape.op == OpKind::ReduceScatter || (mesh && (!shape.inline_reduce || shape.in_place))) {
+        return Err(PlanError { code: ErrorCode::PLAN_STAGING, need: 0, limit: 0 });
+    }
+    // Scratch areas of one chunk each.
+    let areas = match shape.op {
+        _ if mesh => if direct { 0 } else { ranks },
+        OpKind::AllReduce => landing + u64::from(!direct),
+        OpKind::AllGather => if direct { 0 } else { ranks },
+        OpKind::ReduceScatter => ranks * (1 + landing),
+    };
+    let area = shape.scratch_len.checked_div(areas).map(|bytes| bytes / CHUNK_ALIGN * CHUNK_ALIGN / element);
+    let fits = match (area, shape.algorithm) {
+        (None, _) => shape.count,
+        // Slots hold one slice each; the last chunk's tail may make its last slice longer by ranks − 1.
+        (Some(area), Algorithm::MeshTwoShot) => area.saturating_sub(ranks - 1).saturating_mul(ranks),
+        (Some(area), _) => area,
+    };
+    if fits == 0 {
+        let need = areas * CHUNK_ALIGN * if mesh { ranks } else { 1 };
+        return Err(PlanError { code: ErrorCode::PLAN_SCRATCH, need, limit: shape.scratch_len });
+    }
+    let wanted = if shape.chunk == 0 { shape.count } else { shape.chunk };
+    Ok(fits.min(wanted).min(shape.count))
+}
+
+impl Plan {
+    /// Returns where things lie in scratch.
+    pub(crate) fn layout(&self) -> Layout {
+        let shape = &self.shape;
+        let element = shape.dtype.size_bytes();
+        let direct = shape.staging == Staging::Direct;
+        let ranks = u64::from(shape.ranks);
+        let area = (self.chunk * element).next_multiple_of(CHUNK_ALIGN);
+        let slot = match shape.algorithm {
+            Algorithm::MeshTwoShot => shape.scratch_len / ranks / CHUNK_ALIGN * CHUNK_ALIGN,
+            _ => area,
+        };
+        let work_areas = match shape.op {
+            _ if direct => 0,
+            OpKind::AllReduce => 1,
+            OpKind::AllGather | OpKind::ReduceScatter => ranks,
+        };
+        Layout {
+            work: if direct { RegionKind::Output } else { RegionKind::Scratch },
+            landing: work_areas * area,
+            slot,
+        }
+    }
+
+    /// Returns the slices of the work area for a chunk: one per rank.
+    pub(crate) fn slices(&self, chunk: Chunk, parts: u32) -> Slices {
+        let shape = &self.shape;
+        let element = shape.dtype.size_bytes();
+        let direct = shape.staging == Staging::Direct;
+        match shape.op {
+            OpKind::AllReduce => {
+                let base = if direct { chunk.first * element } else { 0 };
+                Slices::cut(base, chunk.len, parts, element)
+            }
+            OpKind::AllGather | OpKind::ReduceScatter => {
+                let (base, stride) = if direct {
+                    (chunk.first * element, shape.count * element)
+                } else {
+                    (0, (self.chunk * element).next_multiple_of(CHUNK_ALIGN))
+                };
+                Slices::blocks(base, stride, chunk.len * element, parts)
+            }
+        }
+    }
+
+    /// Returns the landing slices that mirror [`slices`](Self::slices).
+    pub(crate) fn landing(&self, chunk: Chunk, parts: u32) -> Slices {
+        let element = self.shape.dtype.size_bytes();
+        let landing = self.layout().landing;
+        match self.shape.op {
+            OpKind::AllReduce => Slices::cut(landing, chunk.len, parts, element),
+            OpKind::AllGather | OpKind::ReduceScatter => {
+                let stride = (self.chunk * element).next_multiple_of(CHUNK_ALIGN);
+                Slices::blocks(landing, stride, chunk.len * element, parts)
+            }
+        }
+    }
+
+    /// Returns the default piece of the direct mesh templates, bytes, a multiple of every element size.
+    pub(crate) fn piece(&self) -> u64 {
+        const DEFAULT: u64 = 64 << 10;
+        let piece = if self.shape.piece == 0 { DEFAULT } else { self.shape.piece };
+        (piece / CHUNK_ALIGN).max(1) * CHUNK_ALIGN
+    }
+
+    /// Returns the thread that serves the `index`-th peer or part.
+    pub(crate) fn thread_of(&self, index: u64) -> ThreadId {
+        match u64::from(self.threads) {
+            1 => ThreadId::MAIN,
+            // CAST: a remainder of a u16.
+            threads => ThreadId(u16::try_from(1 + index % (threads - 1)).unwrap_or(0)),
+        }
+    }
+}
