@@ -1,0 +1,92 @@
+//! The serial console, for the little that is said before there is a window and after a core has stopped.
+//!
+//! A PL011 at its place on the `virt` machine, written to by polling. Numbers are printed without the formatting
+//! machinery, which would be most of the image.
+
+// UNSAFETY: the registers of the UART are a fixed address of the machine.
+#![expect(unsafe_code, reason = "device registers at a fixed address")]
+
+use core::num::NonZeroU64;
+use core::ptr::NonNull;
+
+use platform_aarch64::cpu;
+use spin::mutex::SpinMutex;
+use volatile::VolatilePtr;
+
+const UART: usize = 0x0900_0000;
+const DATA: usize = 0;
+const FLAGS: usize = 0x18;
+const TRANSMIT_FULL: u32 = 1 << 5;
+
+// A divisor that cannot be zero, so that no division can panic.
+const TEN: NonZeroU64 = NonZeroU64::new(10).unwrap();
+const SIXTEEN: NonZeroU64 = NonZeroU64::new(16).unwrap();
+
+/// Waits for the lock as every wait of the image does.
+struct Yield;
+
+impl spin::RelaxStrategy for Yield {
+    fn relax() {
+        cpu::relax();
+    }
+}
+
+/// Held for a line, so that lines of two cores do not mix.
+static LINE: SpinMutex<(), Yield> = SpinMutex::new(());
+
+/// A piece of a line.
+pub(crate) enum Piece<'a> {
+    /// Text as it is.
+    Text(&'a [u8]),
+    /// A decimal number.
+    Decimal(u64),
+    /// A hexadecimal number, after `0x`.
+    Hex(u64),
+}
+
+/// Prints a line. Translation must be on, because of the lock.
+pub(crate) fn line(pieces: &[Piece<'_>]) {
+    let _line = LINE.lock();
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => text.iter().for_each(|byte| put(*byte)),
+            Piece::Decimal(number) => digits(*number, TEN),
+            Piece::Hex(number) => {
+                b"0x".iter().for_each(|byte| put(*byte));
+                digits(*number, SIXTEEN);
+            }
+        }
+    }
+    put(b'\n');
+}
+
+fn digits(mut number: u64, base: NonZeroU64) {
+    let mut text = [0; 20];
+    let mut used = 0;
+    for cell in text.iter_mut().rev() {
+        // CAST: a digit is below 16.
+        let digit = (number % base) as u8;
+        *cell = if digit < 10 { b'0' + digit } else { b'a' + digit - 10 };
+        number = number / base;
+        used += 1;
+        if number == 0 {
+            break;
+        }
+    }
+    text.iter().skip(text.len() - used).for_each(|byte| put(*byte));
+}
+
+fn put(byte: u8) {
+    while register(FLAGS).read() & TRANSMIT_FULL != 0 {
+        cpu::relax();
+    }
+    register(DATA).write(u32::from(byte));
+}
+
+fn register(offset: usize) -> VolatilePtr<'static, u32> {
+    let address = core::ptr::with_exposed_provenance_mut(UART + offset);
+    // PANIC: not null, a constant.
+    let address = NonNull::new(address).unwrap_or(NonNull::dangling());
+    // SAFETY: the machine has this register there, mapped as device memory; accesses of 32 bits are its own.
+    unsafe { VolatilePtr::new(address) }
+}

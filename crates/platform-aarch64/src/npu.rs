@@ -1,0 +1,124 @@
+//! One NPU as its kernel sees it: window, doorbells, trace ring.
+
+// UNSAFETY: the doorbell registers are device memory, reached through volatile pointers made from raw ones.
+#![expect(unsafe_code, reason = "device registers and the window's contract")]
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+
+use hal::{Clock, DmaFence, Doorbell, Platform, SharedMemory, Trace, Vectors};
+use volatile::VolatilePtr;
+use volatile::access::WriteOnly;
+use wire::{Descriptor, DeviceAddr, ErrorCode, TraceEvent, npu};
+use zerocopy::IntoBytes;
+
+use crate::{Window, cpu};
+
+/// The platform of one core: everything `hal::Platform` asks for, over one window.
+#[derive(Debug)]
+pub struct Npu {
+    window: Window,
+    traced: u64,
+}
+
+impl Npu {
+    /// Takes a window; it must be the only one over its memory.
+    #[must_use]
+    pub fn new(window: Window) -> Self {
+        Self { window, traced: 0 }
+    }
+
+    /// Returns the doorbell register of a queue, or `None` for a queue the device does not have.
+    fn doorbell(&self, queue: u16) -> Option<VolatilePtr<'_, u64, WriteOnly>> {
+        if u64::from(queue) >= npu::MAX_QUEUES {
+            return None;
+        }
+        let register = self.window.table_word(npu::DOORBELLS + 8 * u64::from(queue)).ok()?;
+        // SAFETY:
+        // 1. `table_word` returned 8 aligned bytes that stay mapped.
+        // 2. The register is written by this kernel alone; the device only reads it.
+        Some(unsafe { VolatilePtr::new_restricted(WriteOnly, NonNull::from(register).cast()) })
+    }
+}
+
+// SAFETY: every method is the window's own, whose implementation carries the argument.
+unsafe impl SharedMemory for Npu {
+    #[inline]
+    fn read(&self, from: DeviceAddr, into: &mut [u8]) -> Result<(), ErrorCode> {
+        self.window.read(from, into)
+    }
+
+    #[inline]
+    fn write(&mut self, to: DeviceAddr, bytes: &[u8]) -> Result<(), ErrorCode> {
+        self.window.write(to, bytes)
+    }
+
+    #[inline]
+    fn load(&self, word: DeviceAddr) -> Result<u64, ErrorCode> {
+        self.window.load(word)
+    }
+
+    #[inline]
+    fn store(&mut self, word: DeviceAddr, value: u64) -> Result<(), ErrorCode> {
+        self.window.store(word, value)
+    }
+
+    #[inline]
+    unsafe fn entries(&mut self, first: DeviceAddr, count: usize) -> Result<&mut [Descriptor], ErrorCode> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.window.entries(first, count) }
+    }
+}
+
+impl Doorbell for Npu {
+    #[inline]
+    fn ring(&mut self, queue: u16, tail: u32) {
+        if let Some(doorbell) = self.doorbell(queue) {
+            doorbell.write(u64::from(tail));
+        }
+    }
+}
+
+impl DmaFence for Npu {
+    #[inline]
+    fn publish(&self) {
+        cpu::publish();
+    }
+
+    #[inline]
+    fn observe(&self) {
+        cpu::observe();
+    }
+}
+
+impl Clock for Npu {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        cpu::now_ns()
+    }
+}
+
+impl Trace for Npu {
+    fn event(&mut self, event: TraceEvent) {
+        let offset = npu::TRACE + self.traced % npu::TRACE_DEPTH * size_of::<TraceEvent>() as u64;
+        let slot = DeviceAddr(self.window.device_addr().0.wrapping_add(offset));
+        self.traced = self.traced.wrapping_add(1);
+        // Both lie in the tables, so neither is ever refused.
+        if self.window.write(slot, event.as_bytes()).is_ok()
+            && let Ok(tail) = self.window.table_word(npu::TRACE_TAIL)
+        {
+            // ORDER: pairs with the reader's acquire load: the events below the tail are complete.
+            tail.store(self.traced, Ordering::Release);
+        }
+    }
+}
+
+/// Vectors of 128 bits are part of every aarch64 processor.
+impl Vectors for Npu {}
+
+impl Platform for Npu {
+    #[inline]
+    fn window(&self) -> DeviceAddr {
+        self.window.device_addr()
+    }
+}
