@@ -7,6 +7,8 @@
 //! The rules below are those of `docs/numerics.md`.
 #![doc = include_str!("../../../docs/numerics.md")]
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod dispatch;
 mod element;
 mod half_precision;

@@ -1,10 +1,12 @@
 //! Picks the code for a data type, and the widest instruction set this processor has for it.
 //!
-//! One generic body is compiled twice: for the baseline of the target and, on x86-64, with AVX2. No intrinsics: the
-//! loops are plain and the compiler vectorises them, so both compilations compute the same values.
+//! One generic body is compiled twice: for the baseline of the target and, on x86-64, with AVX2. The loops are plain
+//! and the compiler vectorises them, so both compilations compute the same values.
 
 use wire::{DataType, ErrorCode, ReduceOp};
 
+#[cfg(target_arch = "x86_64")]
+use super::avx2;
 use super::element;
 use super::half_precision::{self, Bf16};
 
@@ -19,7 +21,7 @@ pub(super) fn widest(dtype: DataType, op: ReduceOp, dst: &mut [u8], src: &[u8]) 
 
 /// Reduces with whatever the function this is inlined into was compiled for.
 #[inline(always)]
-fn portable(dtype: DataType, op: ReduceOp, dst: &mut [u8], src: &[u8]) -> Result<(), ErrorCode> {
+pub(super) fn portable(dtype: DataType, op: ReduceOp, dst: &mut [u8], src: &[u8]) -> Result<(), ErrorCode> {
     match dtype {
         DataType::Int8 => element::reduce::<i8>(op, dst, src),
         DataType::Int16 => element::reduce::<i16>(op, dst, src),
@@ -34,34 +36,6 @@ fn portable(dtype: DataType, op: ReduceOp, dst: &mut [u8], src: &[u8]) -> Result
         DataType::Bf16 => element::reduce::<Bf16>(op, dst, src),
         DataType::Fp16 => half_precision::reduce_fp16(op, dst, src),
         _ => Err(ErrorCode::SQE_REDUCE),
-    }
-}
-
-// UNSAFETY: a function compiled for AVX2 may only be called where the processor has AVX2.
-#[cfg(target_arch = "x86_64")]
-mod avx2 {
-    #![expect(unsafe_code, reason = "calls one function compiled for AVX2")]
-
-    use wire::{DataType, ErrorCode, ReduceOp};
-
-    /// Reduces with AVX2; `None` where the processor has none.
-    pub(super) fn reduce(
-        dtype: DataType,
-        op: ReduceOp,
-        dst: &mut [u8],
-        src: &[u8],
-    ) -> Option<Result<(), ErrorCode>> {
-        if !std::arch::is_x86_feature_detected!("avx2") {
-            return None;
-        }
-        // SAFETY: (1) the only requirement of the callee is that the processor has AVX2, which was just checked;
-        // (2) it takes and returns safe types.
-        Some(unsafe { instance(dtype, op, dst, src) })
-    }
-
-    #[target_feature(enable = "avx2")]
-    fn instance(dtype: DataType, op: ReduceOp, dst: &mut [u8], src: &[u8]) -> Result<(), ErrorCode> {
-        super::portable(dtype, op, dst, src)
     }
 }
 

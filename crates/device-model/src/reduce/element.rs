@@ -49,8 +49,9 @@ pub(super) fn reduce_elements<T: Element>(op: ReduceOp, dst: &mut [T], src: &[T]
     }
 }
 
+/// Combines slices of equal length element by element.
 #[inline(always)]
-fn each<T: Element>(dst: &mut [T], src: &[T], combine: impl Fn(T, T) -> T) {
+pub(super) fn each<T: Copy>(dst: &mut [T], src: &[T], combine: impl Fn(T, T) -> T) {
     for (to, from) in dst.iter_mut().zip(src) {
         *to = combine(*to, *from);
     }

@@ -1,7 +1,7 @@
-//! The 16-bit floating-point types: widened to fp32, combined there, rounded once.
+//! The 16-bit floating-point types: sums and products in fp32, rounded once; maximum and minimum on the bits.
 //!
 //! fp32 has more than twice the precision of either type plus two bits, so rounding the fp32 result again gives the
-//! correctly rounded result of a single sum or product; maximum and minimum are exact. The example `exhaustive_f16`
+//! correctly rounded result of a single sum or product. The example `exhaustive_f16`
 //! compares all pairs of values with an integer implementation.
 
 use half::f16;
@@ -42,21 +42,31 @@ impl Element for Bf16 {
     }
     #[inline(always)]
     fn max(self, other: Self) -> Self {
-        Self::narrow(Element::max(self.widen(), other.widen()))
+        Self(max(self.0, other.0, INFINITY_BF16))
     }
     #[inline(always)]
     fn min(self, other: Self) -> Self {
-        Self::narrow(Element::min(self.widen(), other.widen()))
+        Self(min(self.0, other.0, INFINITY_BF16))
     }
+}
+
+/// Reduces bytes as fp16.
+#[inline(always)]
+pub(super) fn reduce_fp16(op: ReduceOp, dst: &mut [u8], src: &[u8]) -> Result<(), ErrorCode> {
+    let (dst, src) = element::typed::<u16>(dst, src)?;
+    match op {
+        ReduceOp::Max => element::each(dst, src, |a, b| max(a, b, INFINITY_FP16)),
+        ReduceOp::Min => element::each(dst, src, |a, b| min(a, b, INFINITY_FP16)),
+        ReduceOp::Sum | ReduceOp::Prod => combine_fp16(op, dst, src),
+    }
+    Ok(())
 }
 
 /// Elements of fp16 that are widened at a time: two fp32 blocks of this size stay in the first-level cache.
 const BLOCK: usize = 512;
 
-/// Reduces bytes as fp16. The conversions are those of `half`: the processor's, or the same in software.
-#[inline(always)]
-pub(super) fn reduce_fp16(op: ReduceOp, dst: &mut [u8], src: &[u8]) -> Result<(), ErrorCode> {
-    let (dst, src) = element::typed::<u16>(dst, src)?;
+/// Combines in fp32. The conversions are those of `half`: the processor's, or the same in software.
+fn combine_fp16(op: ReduceOp, dst: &mut [u16], src: &[u16]) {
     let (mut left, mut right) = ([0.0f32; BLOCK], [0.0f32; BLOCK]);
     for (dst, src) in dst.chunks_mut(BLOCK).zip(src.chunks(BLOCK)) {
         let (left, right) = (&mut left[..dst.len()], &mut right[..src.len()]);
@@ -66,7 +76,41 @@ pub(super) fn reduce_fp16(op: ReduceOp, dst: &mut [u8], src: &[u8]) -> Result<()
         element::reduce_elements(op, left, right);
         dst.convert_from_f32_slice(left);
     }
-    Ok(())
+}
+
+const INFINITY_FP16: u16 = 0x7C00;
+const INFINITY_BF16: u16 = 0x7F80;
+
+/// Returns the larger of two numbers of the format with this infinity, or its one NaN.
+#[inline(always)]
+fn max(a: u16, b: u16, infinity: u16) -> u16 {
+    let larger = if order(a) > order(b) { a } else { b };
+    if is_nan(a, infinity) | is_nan(b, infinity) { nan(infinity) } else { larger }
+}
+
+/// As [`max`].
+#[inline(always)]
+fn min(a: u16, b: u16, infinity: u16) -> u16 {
+    let smaller = if order(a) < order(b) { a } else { b };
+    if is_nan(a, infinity) | is_nan(b, infinity) { nan(infinity) } else { smaller }
+}
+
+#[inline(always)]
+fn is_nan(bits: u16, infinity: u16) -> bool {
+    bits & 0x7FFF > infinity
+}
+
+/// The quiet bit is the one below the exponent.
+#[inline(always)]
+fn nan(infinity: u16) -> u16 {
+    infinity | (infinity & infinity.wrapping_neg()) >> 1
+}
+
+/// As the orders of the wider types.
+#[inline(always)]
+fn order(bits: u16) -> i16 {
+    let bits = bits.cast_signed();
+    bits ^ ((bits >> 15).cast_unsigned() >> 1).cast_signed()
 }
 
 #[cfg(test)]
