@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::dtype::wire_enum;
 use crate::npu::{HOST_NOTIFIES, MAX_NOTIFIES};
-use crate::{ABI_MAJOR, CRC32C, DataType, DeviceAddr, ErrorCode, ReduceOp};
+use crate::{ABI_MAJOR, DataType, DeviceAddr, ErrorCode, ReduceOp};
 
 wire_enum! {
     /// A collective operation; the numbers are our own.
@@ -76,7 +76,7 @@ pub struct LaunchArgs {
     pub blocks: u16,
     /// Operation sequence within the communicator; answers carry it.
     pub sequence: u32,
-    /// CRC-32C over all bytes with this field zero.
+    /// Checksum over all bytes with this field zero (`docs/wire-format.md` section 5).
     pub checksum: u32,
     /// Communicator instance.
     pub instance: [u64; 2],
@@ -136,8 +136,15 @@ impl LaunchArgs {
         self
     }
 
+    /// A multiply-rotate hash over the 32 words, folded to 32 bits: each word enters by a bijection, so a change of
+    /// one word always changes the unfolded state. A CRC would cost more than the rest of a small launch.
     fn compute_checksum(&self) -> u32 {
-        CRC32C.checksum(Self { checksum: 0, ..*self }.as_bytes())
+        let words: [u64; 32] = zerocopy::transmute!(Self { checksum: 0, ..*self });
+        let hash = words.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| {
+            (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        });
+        let [a, b, c, d, e, f, g, h] = hash.to_le_bytes();
+        u32::from_le_bytes([a, b, c, d]) ^ u32::from_le_bytes([e, f, g, h])
     }
 }
 

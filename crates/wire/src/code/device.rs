@@ -43,6 +43,18 @@ super::codes! {
     5206 QP_ERROR CommPoisoned hccl 14 ei 13
         "a queue pair has stopped after an earlier error"
         "look at the first error of this queue pair"
+    5301 DEVICE_MEMORY NoEffect hccl 15 ei 7
+        "the shared memory of the NPUs cannot be created, or is not what the opener expects"
+        "look at the cause given; free memory, or pass the configuration the memory was created with"
+    5302 DEVICE_RANGE NoEffect hccl 1 ei 3
+        "a range of device memory is not inside the NPU it was given to"
+        "pass an address of this NPU and no more bytes than were allocated there"
+    5303 DEVICE_HANDLE NoEffect hccl 1 ei 3
+        "a resource of an NPU does not exist, or was released before"
+        "release each resource once, at the NPU it was taken from"
+    5304 DEVICE_ARGUMENT NoEffect hccl 1 ei 3
+        "the driver of an NPU was asked for something that cannot exist"
+        "depths and alignments are powers of two, peers exist, sizes are not zero"
     6101 HOST_NOTIFY_TIMEOUT CommPoisoned hccl 9 ei 2
         "the operation was not done at its deadline"
         "raise HCCL_EXEC_TIMEOUT if the operation is only slow"
@@ -55,6 +67,27 @@ super::codes! {
     6201 PEER_NOT_STARTED CommPoisoned hccl 9 ei 2
         "a peer never started this operation"
         "look at that rank first: why did it not call the operation?"
+    7010 REGIONS_FULL NoEffect hccl 14 ei 7
+        "an NPU has no free slot for a registered region"
+        "register fewer, larger regions, or release those of communicators that are done"
+    7011 QUEUES_FULL NoEffect hccl 14 ei 7
+        "an NPU has no free queue"
+        "use fewer threads and queue pairs, or destroy communicators that are done"
+    7012 NOTIFIES_FULL NoEffect hccl 14 ei 7
+        "an NPU has no free run of notifies that long"
+        "destroy communicators that are done"
+    7013 DEVICE_MEMORY_FULL NoEffect hccl 14 ei 7
+        "an NPU has no free block of memory that large"
+        "lower HCCL_BUFFSIZE or the message size, or give the NPUs more memory"
+    7014 CHANNELS_FULL NoEffect hccl 14 ei 7
+        "an NPU has no free channel"
+        "destroy communicators that are done"
+    7015 HOST_NOTIFIES_FULL NoEffect hccl 14 ei 7
+        "an NPU has no free host notify"
+        "wait for operations before starting more, or destroy communicators that are done"
+    7016 LAUNCHES_FULL NoEffect hccl 14 ei 7
+        "an NPU has more launches posted than its mailbox holds"
+        "wait for an operation before launching another"
     9101 KERNEL_SILENT DeviceLost hccl 4 ei 0
         "the kernel did not answer its launch before the deadline"
         "look at the emulator's log; the device needs a restart"
