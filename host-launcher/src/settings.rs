@@ -8,25 +8,26 @@
 //! whose rule it also takes that an unsupported value is an error and not a silent fallback.
 
 mod algo;
+mod setting;
 mod unused;
 mod values;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use core::fmt;
 use core::time::Duration;
 
 use wire::ErrorCode;
 
 pub use algo::{Algo, AlgoName, AlgoOp, Levels};
+pub use setting::{Origin, Row, Setting};
 pub use unused::{Unused, Warning};
 pub use values::{Determinism, ExpansionMode};
 
-use crate::error::{Error, Result};
-use crate::quote::quote;
+use crate::error::{Error, Result, quote_path};
 use crate::rank_table::{DEVICE_ID_MAX, RANKS_MAX, RankTable};
-use values::{Fault, Parsed};
+use setting::refusal;
+use values::Fault;
 
 /// Names of the settings that are acted on.
 const NAMES: [&str; 10] = [
@@ -41,110 +42,6 @@ const NAMES: [&str; 10] = [
     "RANK_SIZE",
     "DEVICE_ID",
 ];
-
-/// Where a value in force came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Nobody asked for anything.
-    Default,
-    /// The environment variable of the setting's name.
-    Environment,
-    /// This argument of the command line, such as `--exec-timeout`.
-    Argument(&'static str),
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Default => "default",
-            Self::Environment => "environment",
-            Self::Argument(flag) => flag,
-        })
-    }
-}
-
-/// One setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting<T> {
-    name: &'static str,
-    requested: Option<String>,
-    value: T,
-    origin: Origin,
-    reason: Option<String>,
-}
-
-impl<T> Setting<T> {
-    fn new(name: &'static str, value: T) -> Self {
-        Self { name, requested: None, value, origin: Origin::Default, reason: None }
-    }
-
-    /// Returns the value in force.
-    #[must_use]
-    pub fn value(&self) -> &T {
-        &self.value
-    }
-
-    /// Returns the text that was asked for, `None` for the default.
-    #[must_use]
-    pub fn requested(&self) -> Option<&str> {
-        self.requested.as_deref()
-    }
-
-    /// Returns where the value came from.
-    #[must_use]
-    pub fn origin(&self) -> Origin {
-        self.origin
-    }
-
-    /// Returns why the value in force differs from what was asked for, or whom it outranks.
-    #[must_use]
-    pub fn reason(&self) -> Option<&str> {
-        self.reason.as_deref()
-    }
-
-    fn assign(&mut self, text: &OsStr, origin: Origin, parse: fn(&str) -> Parsed<T>) -> Result<()> {
-        let text = utf8(self.name, text, origin)?;
-        let (value, reason) = parse(text).map_err(|fault| refusal(self.name, text, origin, fault))?;
-        self.replace(text.to_owned(), value, origin, reason);
-        Ok(())
-    }
-
-    fn replace(&mut self, text: String, value: T, origin: Origin, reason: Option<&'static str>) {
-        let outranked = self.requested.as_ref().filter(|before| **before != text);
-        let outranked = outranked
-            .map(|before| format!("outranks {}={} of the {}", self.name, quote(before), self.origin));
-        let reasons: Vec<_> = reason.map(str::to_owned).into_iter().chain(outranked).collect();
-        self.reason = (!reasons.is_empty()).then(|| reasons.join("; "));
-        self.requested = Some(text);
-        self.value = value;
-        self.origin = origin;
-    }
-
-    fn row(&self, effective: impl fmt::Display) -> Row {
-        Row {
-            name: self.name.to_owned(),
-            requested: self.requested.clone(),
-            effective: effective.to_string(),
-            origin: self.origin,
-            reason: self.reason.clone(),
-        }
-    }
-}
-
-/// One line of [`Settings::report`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Name of the variable.
-    pub name: String,
-    /// What was asked for.
-    pub requested: Option<String>,
-    /// What is in force, with its unit; `-` for nothing.
-    pub effective: String,
-    /// Where it came from.
-    pub origin: Origin,
-    /// Why it differs from what was asked for.
-    pub reason: Option<String>,
-}
 
 /// All settings, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,16 +134,16 @@ impl Settings {
     pub fn check_ranks(&self, table: &RankTable) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorCode::ENV_RANKS, message));
         let ranks = table.ranks().len();
-        if let Some(size) = self.rank_size.value
+        if let &Some(size) = self.rank_size.value()
             && usize::try_from(size) != Ok(ranks)
         {
             return refuse(format!("RANK_SIZE is {size}, but the rank table has {ranks} ranks"));
         }
-        let Some(id) = self.rank_id.value else { return Ok(()) };
+        let &Some(id) = self.rank_id.value() else { return Ok(()) };
         let Some(rank) = table.ranks().get(id as usize) else {
             return refuse(format!("RANK_ID is {id}, but the rank table has ranks 0 to {}", ranks - 1));
         };
-        match self.device_id.value {
+        match *self.device_id.value() {
             Some(device) if device != rank.device_id() => refuse(format!(
                 "DEVICE_ID is {device}, but the rank table puts rank {id} on device {}",
                 rank.device_id()
@@ -258,23 +155,23 @@ impl Settings {
     /// Returns a row for each setting.
     #[must_use]
     pub fn report(&self) -> Vec<Row> {
-        fn or_dash<T: fmt::Display>(value: Option<T>) -> String {
-            value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+        fn or_dash<T>(value: &Option<T>, show: impl Fn(&T) -> String) -> String {
+            value.as_ref().map_or_else(|| "-".to_owned(), show)
         }
+        let number = |value: &Option<u32>| or_dash(value, u32::to_string);
+        let seconds = |value: &Duration| format!("{} s", value.as_secs());
         vec![
-            self.algo.row(
-                self.algo.value.as_ref().map_or_else(|| "chosen per operation".to_owned(), Algo::to_string),
-            ),
-            self.buffer_bytes.row(format_args!("{} MiB", self.buffer_bytes.value >> 20)),
-            self.connect_timeout.row(format_args!("{} s", self.connect_timeout.value.as_secs())),
-            self.determinism.row(self.determinism.value),
-            self.exec_timeout.row(format_args!("{} s", self.exec_timeout.value.as_secs())),
-            self.expansion_mode.row(self.expansion_mode.value),
-            self.rank_table_file
-                .row(or_dash(self.rank_table_file.value.as_deref().map(crate::error::quote_path))),
-            self.rank_id.row(or_dash(self.rank_id.value)),
-            self.rank_size.row(or_dash(self.rank_size.value)),
-            self.device_id.row(or_dash(self.device_id.value)),
+            self.algo
+                .row(|algo| algo.as_ref().map_or_else(|| "chosen per operation".to_owned(), Algo::to_string)),
+            self.buffer_bytes.row(|bytes| format!("{} MiB", bytes >> 20)),
+            self.connect_timeout.row(seconds),
+            self.determinism.row(Determinism::to_string),
+            self.exec_timeout.row(seconds),
+            self.expansion_mode.row(ExpansionMode::to_string),
+            self.rank_table_file.row(|path| or_dash(path, |path| quote_path(path))),
+            self.rank_id.row(number),
+            self.rank_size.row(number),
+            self.device_id.row(number),
         ]
     }
 
@@ -318,26 +215,5 @@ impl Settings {
         let shown = text.to_string_lossy().into_owned();
         self.rank_table_file.replace(shown, Some(PathBuf::from(text)), origin, None);
         Ok(())
-    }
-}
-
-fn utf8<'a>(name: &str, text: &'a OsStr, origin: Origin) -> Result<&'a str> {
-    text.to_str().ok_or_else(|| {
-        let message = format!("{name} is {}, which is not UTF-8", quote(&text.to_string_lossy()));
-        Error::new(ErrorCode::ENV_ENCODING, message).at(origin.place(name))
-    })
-}
-
-fn refusal(name: &str, text: &str, origin: Origin, fault: Fault) -> Error {
-    let message = format!("{name} is {}; expected {}", quote(text), fault.expected);
-    Error::new(fault.code, message).at(origin.place(name))
-}
-
-impl Origin {
-    fn place(self, name: &str) -> String {
-        match self {
-            Self::Argument(flag) => format!("argument {flag}"),
-            Self::Default | Self::Environment => format!("environment variable {name}"),
-        }
     }
 }

@@ -13,56 +13,20 @@ use std::collections::BTreeSet;
 use core::fmt::{self, Write};
 
 use crc::{CRC_64_XZ, Crc};
+use wire::npu::Protocol;
 
 use crate::rank_table::{Form, RankTable};
 
 #[cfg(test)]
 mod tests;
 
-/// What joins two ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LinkClass {
-    /// A rank and itself.
-    Local,
-    /// Memory of another device in the same server, reached by SDMA.
-    Hccs,
-    /// RDMA over Ethernet, reached by queue pair.
-    Roce,
-    /// Unified bus, reached by queue pair.
-    Ub,
-}
-
-impl LinkClass {
-    /// Returns the letter of the class in [`Topology::matrix`].
-    #[must_use]
-    pub fn letter(self) -> char {
-        match self {
-            Self::Local => '.',
-            Self::Hccs => 'H',
-            Self::Roce => 'R',
-            Self::Ub => 'U',
-        }
-    }
-}
-
-impl fmt::Display for LinkClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Local => "local",
-            Self::Hccs => "HCCS",
-            Self::Roce => "RoCE",
-            Self::Ub => "UB",
-        })
-    }
-}
-
 /// One entry of a rank's channel table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channel {
     /// The rank at the other end.
     pub peer: u32,
-    /// What the channel runs over; never [`LinkClass::Local`].
-    pub class: LinkClass,
+    /// What the channel runs over.
+    pub protocol: Protocol,
 }
 
 /// Links of all pairs of ranks.
@@ -101,21 +65,21 @@ impl Topology {
         self.servers
     }
 
-    /// Returns what joins ranks `a` and `b`; the same in both directions.
+    /// Returns what joins ranks `a` and `b`, the same in both directions; `None` for a rank and itself.
     ///
     /// # Panics
     /// If one of them is not below [`Topology::ranks`].
     #[must_use]
-    pub fn link(&self, a: u32, b: u32) -> LinkClass {
+    pub fn link(&self, a: u32, b: u32) -> Option<Protocol> {
         let ((server_a, local_a), (server_b, local_b)) = (self.places[a as usize], self.places[b as usize]);
         let pair = (local_a.min(local_b), local_a.max(local_b));
         let direct =
             server_a == server_b && self.direct_links.as_ref().is_none_or(|links| links.contains(&pair));
         match self.form {
-            _ if a == b => LinkClass::Local,
-            _ if direct => LinkClass::Hccs,
-            Form::V2_0 => LinkClass::Ub,
-            Form::Uniform | Form::Flat | Form::V1_0 | Form::V1_2 => LinkClass::Roce,
+            _ if a == b => None,
+            _ if direct => Some(Protocol::Hccs),
+            Form::V2_0 => Some(Protocol::Ub),
+            Form::Uniform | Form::Flat | Form::V1_0 | Form::V1_2 => Some(Protocol::Roce),
         }
     }
 
@@ -124,11 +88,10 @@ impl Topology {
     /// # Panics
     /// If `rank` is not below [`Topology::ranks`].
     pub fn channels(&self, rank: u32) -> impl Iterator<Item = Channel> {
-        let peers = (0..self.ranks()).filter(move |&peer| peer != rank);
-        peers.map(move |peer| Channel { peer, class: self.link(rank, peer) })
+        (0..self.ranks()).filter_map(move |peer| Some(Channel { peer, protocol: self.link(rank, peer)? }))
     }
 
-    /// Returns a number that two topologies share only if their links are the same.
+    /// Returns a fingerprint: it differs (but for one chance in 2^64) when ranks, places or links differ.
     ///
     /// CRC-64/XZ over little-endian 32-bit words: 1 for UB or 0 for RoCE between servers; the number of ranks; for each
     /// rank its server, device id, local id and super pod (all ones for none); in form 2.0 the direct links, two local
@@ -138,15 +101,16 @@ impl Topology {
         self.digest
     }
 
-    /// Returns the number of pairs of each class that occurs.
+    /// Returns the number of pairs joined by each protocol that occurs.
     #[must_use]
-    pub fn pairs(&self) -> Vec<(LinkClass, u64)> {
+    pub fn pairs(&self) -> Vec<(Protocol, u64)> {
         let mut pairs = Vec::new();
-        for class in [LinkClass::Hccs, LinkClass::Roce, LinkClass::Ub] {
-            let above = |a| (a + 1..self.ranks()).filter(move |&b| self.link(a, b) == class).count() as u64;
+        for protocol in [Protocol::Hccs, Protocol::Roce, Protocol::Ub] {
+            let above =
+                |a| (a + 1..self.ranks()).filter(move |&b| self.link(a, b) == Some(protocol)).count() as u64;
             let count = (0..self.ranks()).map(above).sum();
             if count > 0 {
-                pairs.push((class, count));
+                pairs.push((protocol, count));
             }
         }
         pairs
@@ -169,22 +133,24 @@ impl Topology {
         for a in 0..self.ranks() {
             append(&mut text, format_args!("\n{a:>4}  {:>6} ", self.places[a as usize].0));
             for b in 0..self.ranks() {
-                append(&mut text, format_args!(" {:>width$}", self.link(a, b).letter()));
+                append(&mut text, format_args!(" {:>width$}", self.link(a, b).map_or('.', letter)));
             }
         }
         text.push_str("\n\n. itself");
-        for (class, count) in self.pairs() {
-            append(
-                &mut text,
-                format_args!(
-                    "  {} {class} ({count} {})",
-                    class.letter(),
-                    if count == 1 { "pair" } else { "pairs" }
-                ),
-            );
+        for (protocol, count) in self.pairs() {
+            let pairs = if count == 1 { "pair" } else { "pairs" };
+            append(&mut text, format_args!("  {} {} ({count} {pairs})", letter(protocol), protocol.name()));
         }
         text.push('\n');
         text
+    }
+}
+
+fn letter(protocol: Protocol) -> char {
+    match protocol {
+        Protocol::Hccs => 'H',
+        Protocol::Roce => 'R',
+        Protocol::Ub => 'U',
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use host_launcher::Result;
 use host_launcher::rank_table::{Address, Form, Rank, RankTable, Source};
+use proptest::prelude::*;
 use wire::ErrorCode;
 
 fn example(file: &str) -> PathBuf {
@@ -162,5 +163,28 @@ fn uniform_tables_need_no_file() {
     let refused = |ranks, devices| RankTable::uniform(ranks, devices).unwrap_err().code();
     for (ranks, devices) in [(0, 8), (65_537, 8), (8, 0), (8, 66)] {
         assert_eq!(refused(ranks, devices), ErrorCode::RANKS_RANGE);
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_files_load_or_are_refused_with_a_code(
+        file in prop::sample::select(&["flat_2x1.json", "v1.0_1x2.json", "v1.2_2pods_2x4.json", "v2.0_1x8.json"][..]),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(&b"\"{}[]:,0195-.eE/*tn \n\0\xc3"[..])), 1..6),
+    ) {
+        let mut bytes = fs::read(example(file)).unwrap();
+        for (index, byte) in damage {
+            let index = index.index(bytes.len());
+            bytes[index] = byte;
+        }
+        let topology = fs::read(example("topo_mesh8.json")).unwrap();
+        let topology = file.starts_with("v2").then_some(Source { bytes: &topology, name: "topology" });
+        match RankTable::parse(Source { bytes: &bytes, name: "damaged" }, topology) {
+            Ok(table) => prop_assert!(!table.ranks().is_empty()),
+            Err(error) => {
+                prop_assert!((1205..=1234).contains(&error.code().0), "{}", error);
+                prop_assert!(error.place().unwrap().starts_with("damaged:"), "{}", error);
+            }
+        }
     }
 }

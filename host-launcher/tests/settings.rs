@@ -2,11 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
+
+use core::time::Duration;
 
 use host_launcher::rank_table::RankTable;
 use host_launcher::settings::{AlgoName, AlgoOp, ExpansionMode, Origin, Row, Settings};
 use host_launcher::{Error, Result};
+use proptest::prelude::*;
 use wire::ErrorCode;
 
 fn read(variables: &[(&str, &str)]) -> Result<Settings> {
@@ -284,4 +286,16 @@ fn ranks_of_the_environment_must_agree_with_the_rank_table() {
     );
     assert_eq!(read(&[("RANK_SIZE", "65537")]).unwrap_err().code(), ErrorCode::ENV_VALUE);
     assert_eq!(read(&[("RANK_TABLE_FILE", "")]).unwrap_err().code(), ErrorCode::ENV_VALUE);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_taken_or_refused_with_a_code(
+        name in prop::sample::select(&["HCCL_ALGO", "HCCL_BUFFSIZE", "HCCL_OP_RETRY_PARAMS", "RANK_ID", "HCCL_é"][..]),
+        text in "(level[0-3]|[:;=/,]|NHR|allreduce|MaxCnt|[0-9]|é|.){0,12}",
+    ) {
+        if let Err(error) = read(&[(name, &text)]) {
+            prop_assert!((1001..=1004).contains(&error.code().0), "{}", error);
+        }
+    }
 }

@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 
 use core::fmt;
 
+use super::NAMES;
+use super::setting::{Origin, refusal, utf8};
 use super::values::{Fault, integer};
-use super::{NAMES, Origin, refusal, utf8};
 use crate::error::Result;
 use crate::quote::quote;
 

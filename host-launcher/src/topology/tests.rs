@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use wire::npu::Protocol;
 
-use super::{LinkClass, Topology};
+use super::Topology;
 use crate::rank_table::{RankTable, Source};
 
 fn repository(path: &str) -> PathBuf {
@@ -33,13 +34,13 @@ fn matrices_of_8_16_and_32_ranks_match_the_checked_files() {
 
 #[test]
 fn the_flat_table_of_two_servers_has_one_roce_pair() {
-    assert_eq!(example("flat_2x1.json").pairs(), [(LinkClass::Roce, 1)]);
+    assert_eq!(example("flat_2x1.json").pairs(), [(Protocol::Roce, 1)]);
 }
 
 #[test]
 fn super_pods_do_not_extend_hccs_beyond_a_server() {
-    assert_eq!(example("v1.2_2pods_2x4.json").pairs(), [(LinkClass::Hccs, 24), (LinkClass::Roce, 96)]);
-    assert_eq!(example("v1.2_1pod_4x16.json").pairs(), [(LinkClass::Hccs, 480), (LinkClass::Roce, 1536)]);
+    assert_eq!(example("v1.2_2pods_2x4.json").pairs(), [(Protocol::Hccs, 24), (Protocol::Roce, 96)]);
+    assert_eq!(example("v1.2_1pod_4x16.json").pairs(), [(Protocol::Hccs, 480), (Protocol::Roce, 1536)]);
 }
 
 #[test]
@@ -55,8 +56,8 @@ fn without_a_direct_edge_ranks_of_one_server_use_ub() {
         Some(Source { bytes: mesh.to_string().as_bytes(), name: "mesh" }),
     );
     let topology = Topology::new(&table.unwrap());
-    assert_eq!((topology.link(0, 5), topology.link(5, 0)), (LinkClass::Ub, LinkClass::Ub));
-    assert_eq!(topology.pairs(), [(LinkClass::Hccs, 27), (LinkClass::Ub, 1)]);
+    assert_eq!((topology.link(0, 5), topology.link(5, 0)), (Some(Protocol::Ub), Some(Protocol::Ub)));
+    assert_eq!(topology.pairs(), [(Protocol::Hccs, 27), (Protocol::Ub, 1)]);
 }
 
 #[test]
@@ -109,8 +110,8 @@ proptest! {
             prop_assert_eq!(peers, expected);
             for channel in channels {
                 let same = table.ranks()[channel.peer as usize].server() == server;
-                prop_assert_eq!(channel.class, if same { LinkClass::Hccs } else { LinkClass::Roce });
-                prop_assert_eq!(topology.link(channel.peer, rank), channel.class);
+                prop_assert_eq!(channel.protocol, if same { Protocol::Hccs } else { Protocol::Roce });
+                prop_assert_eq!(topology.link(channel.peer, rank), Some(channel.protocol));
             }
         }
     }

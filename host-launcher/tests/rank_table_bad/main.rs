@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use core::time::Duration;
 
 use host_launcher::error::quote_path;
 use host_launcher::rank_table::{RankTable, Source};
