@@ -1,1 +1,27 @@
-//! In the making.
+//! The kernel: takes launches, expands collectives, submits descriptors.
+//!
+//! A launch is answered in four steps: read the arguments, find the decoded resource context (decoding and checking
+//! its bytes only the first time), expand one chunk into a task graph, copy the graph into the rings with this
+//! launch's addresses added. There is one submit path, and it never blocks: where a ring is full, [`Kernel::poll`]
+//! returns and goes on at the next call. Whatever happens, the host's done notify is recorded and a status is
+//! written.
+//!
+//! The kernel knows no hardware (that is `hal`), has no heap, no `unsafe` and no panic path. The image or the host
+//! thread that owns it calls [`Kernel::poll`] for ever.
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod bindings;
+mod context;
+mod job;
+mod kernel;
+mod request;
+mod submit;
+
+pub use context::{MAX_CONTEXTS, MAX_RANKS, MAX_THREADS};
+pub use kernel::{Fault, Kernel};
+pub use task_graph::Block;

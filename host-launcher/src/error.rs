@@ -1,15 +1,15 @@
 //! The host's error type: a stable code, what happened, where, and what to do.
 //!
 //! One type for everything the launcher can refuse or report, so that every message has the same shape and every
-//! failure is greppable by its number. Failures of a running operation carry more: see [`crate::error::Where`].
+//! failure is greppable by its number.
 
-use std::fmt;
+use core::fmt;
 use std::path::Path;
 
 use wire::ErrorCode;
 
 /// Result of a launcher call.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// A failure with a stable code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl core::error::Error for Error {}
 
 /// Quotes a path for a message: control characters and non-UTF-8 bytes are escaped, nothing reaches the terminal raw.
 #[must_use]

@@ -17,8 +17,8 @@ pub struct Announced {
 
 /// The producer's end of one ring of 64-byte entries.
 ///
-/// Works for submission rings and for the rings of queue pairs: the latter are filled with [`fill`](Self::fill)
-/// alone, because their doorbell is rung by the device when it comes to the post.
+/// Works for submission rings and for the rings of queue pairs: the latter are published with
+/// [`publish`](Self::publish), because their doorbell is rung by the device when it comes to the post.
 #[derive(Clone, Copy, Debug)]
 pub struct SubmissionRing {
     base: DeviceAddr,
@@ -137,6 +137,22 @@ impl SubmissionRing {
         let word = self.word(platform, TAILS)?;
         platform.store(word, u64::from(u32::low(self.tail)))?;
         Ok(done)
+    }
+
+    /// Publishes everything written without a doorbell: for the ring of a queue pair, which the device announces to
+    /// itself at the post. Returns the number of entries.
+    ///
+    /// # Errors
+    /// As [`announce`](Self::announce).
+    pub fn publish<P: Platform>(&mut self, platform: &mut P) -> Result<u32, ErrorCode> {
+        let entries = u32::low(self.tail - self.announced);
+        if entries > 0 {
+            platform.publish();
+            self.announced = self.tail;
+            let word = self.word(platform, TAILS)?;
+            platform.store(word, u64::from(u32::low(self.tail)))?;
+        }
+        Ok(entries)
     }
 
     fn word<P: Platform>(&self, platform: &P, table: u64) -> Result<DeviceAddr, ErrorCode> {

@@ -8,7 +8,7 @@ use core::ops::DerefMut;
 use heapless::Vec;
 use wire::{DESCRIPTOR_BYTES, Descriptor, ErrorCode};
 
-use crate::pattern::PatternTable;
+use crate::pattern::{Pattern, PatternTable};
 
 /// Descriptors per block.
 pub const BLOCK_ENTRIES: usize = BLOCK_LEN as usize;
@@ -167,6 +167,12 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
     #[must_use]
     pub fn queue_len(&self, queue: QueueIndex) -> u32 {
         self.chains.get(usize::from(queue.0)).map_or(0, |chain| chain.len)
+    }
+
+    /// Returns the pattern with this number.
+    #[must_use]
+    pub fn pattern(&self, number: u16) -> Option<Pattern> {
+        self.patterns.list().get(usize::from(number)).map(|interned| interned.pattern)
     }
 
     /// Returns a reader at the first descriptor of `queue`.

@@ -1,0 +1,93 @@
+//! Where the regions of one launch lie.
+
+use hal::SharedMemory;
+use task_graph::{Bindings, Bound, RegionId, RegionKind};
+use wire::context::RegionEntry;
+use wire::launch::{Buffer, Launch, PeerBuffer};
+use wire::{DeviceAddr, ErrorCode};
+use zerocopy::IntoBytes;
+
+use crate::context::MAX_RANKS;
+
+/// The peers' user buffers of one launch, copied out of shared memory once.
+#[derive(Debug)]
+pub(crate) struct PeerTables {
+    input: [PeerBuffer; MAX_RANKS],
+    output: [PeerBuffer; MAX_RANKS],
+    /// Where the copied tables came from: a table in shared memory is written once and never changes.
+    from: [DeviceAddr; 2],
+    ranks: [usize; 2],
+}
+
+impl PeerTables {
+    pub(crate) const fn new() -> Self {
+        const NONE: PeerBuffer = PeerBuffer { addr: DeviceAddr(0), len: 0, token: 0, reserved: 0 };
+        Self {
+            input: [NONE; MAX_RANKS],
+            output: [NONE; MAX_RANKS],
+            from: [DeviceAddr(0); 2],
+            ranks: [0; 2],
+        }
+    }
+
+    /// Copies the tables that a launch names.
+    ///
+    /// # Errors
+    /// `CONTEXT_ADDRESS` when a table lies outside the window.
+    pub(crate) fn load<M: SharedMemory>(
+        &mut self,
+        memory: &M,
+        launch: &Launch,
+        ranks: usize,
+    ) -> Result<(), ErrorCode> {
+        let tables = [(&mut self.input, launch.input.peers), (&mut self.output, launch.output.peers)];
+        for ((table, at), (from, loaded)) in tables.into_iter().zip(self.from.iter_mut().zip(&mut self.ranks)) {
+            *from = at;
+            *loaded = 0;
+            if at.0 != 0 {
+                let rows = table.get_mut(..ranks).ok_or(ErrorCode::CONTEXT_CAPACITY)?;
+                memory.read(at, rows.as_mut_bytes())?;
+                *loaded = ranks;
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&self, kind: RegionKind, rank: usize) -> Option<&PeerBuffer> {
+        let (table, loaded) = match kind {
+            RegionKind::Input => (&self.input, self.ranks[0]),
+            RegionKind::Output => (&self.output, self.ranks[1]),
+            RegionKind::Scratch => return None,
+        };
+        table.get(rank).filter(|_| rank < loaded)
+    }
+}
+
+/// The regions of one launch.
+pub(crate) struct LaunchBindings<'a> {
+    pub(crate) input: Buffer,
+    pub(crate) output: Buffer,
+    pub(crate) scratch: &'a [RegionEntry],
+    pub(crate) rank: u32,
+    pub(crate) peers: &'a PeerTables,
+}
+
+impl Bindings for LaunchBindings<'_> {
+    fn bound(&self, region: RegionId) -> Option<Bound> {
+        let user = |buffer: &Buffer| Bound { addr: buffer.addr, len: buffer.len, token: buffer.token };
+        let scratch = |rank: u32| {
+            let entry = self.scratch.get(usize::try_from(rank).ok()?)?;
+            Some(Bound { addr: DeviceAddr(entry.addr), len: entry.len, token: entry.token })
+        };
+        match (region.peer(), region.kind()) {
+            (None, RegionKind::Input) => Some(user(&self.input)),
+            (None, RegionKind::Output) => Some(user(&self.output)),
+            (None, RegionKind::Scratch) => scratch(self.rank),
+            (Some(peer), RegionKind::Scratch) => scratch(peer),
+            (Some(peer), kind) => {
+                let row = self.peers.row(kind, usize::try_from(peer).ok()?)?;
+                Some(Bound { addr: row.addr, len: row.len, token: row.token })
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Decoded resource contexts: checked once, kept in owned memory, never read from shared memory again.
+
+use hal::SharedMemory;
+use heapless::Vec;
+use ring::SubmissionRing;
+use task_graph::{QUEUES, QueueIndex, Resources};
+use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
+use wire::launch::Launch;
+use wire::npu::TAILS;
+use wire::{DeviceAddr, ErrorCode, Reduction};
+use zerocopy::IntoBytes;
+
+use crate::kernel::Fault;
+
+/// Contexts that stay decoded; the least recently used gives way.
+pub const MAX_CONTEXTS: usize = 8;
+/// Ranks of one communicator.
+pub const MAX_RANKS: usize = 128;
+/// Threads of one context.
+pub const MAX_THREADS: usize = 128;
+
+const BUFFER_WORDS: usize = Context::encoded_len(MAX_THREADS, MAX_RANKS, MAX_RANKS) / 8;
+
+/// One communicator and algorithm, as the kernel keeps it.
+#[derive(Debug)]
+pub(crate) struct OwnedContext {
+    header: ContextHeader,
+    at: DeviceAddr,
+    threads: Vec<ThreadEntry, MAX_THREADS>,
+    regions: Vec<RegionEntry, MAX_RANKS>,
+    channels: Vec<ChannelEntry, MAX_RANKS>,
+    rings: Vec<SubmissionRing, QUEUES>,
+    /// What every link can reduce: types and reductions, bit per number.
+    link_reduces: (u32, u32),
+    /// Set once a submission failed half-way; nothing is submitted any more.
+    pub(crate) poisoned: bool,
+    used: u64,
+}
+
+impl OwnedContext {
+    fn new(
+        context: &Context<'_>,
+        at: DeviceAddr,
+        ring_start: impl Fn(u16) -> Result<u64, ErrorCode>,
+    ) -> Result<Self, ErrorCode> {
+        const FULL: ErrorCode = ErrorCode::CONTEXT_CAPACITY;
+        let mut rings = Vec::new();
+        for thread in context.threads {
+            let start = ring_start(thread.queue)?;
+            let ring = SubmissionRing::starting_at(thread.queue, DeviceAddr(thread.ring), thread.depth, start);
+            rings.push(ring).map_err(|_| FULL)?;
+        }
+        let mut link_reduces = (u32::MAX, u32::MAX);
+        for channel in context.channels {
+            // Channels without a queue pair get a ring of depth 0 that is never used, so that indices stay simple.
+            let start = if channel.depth == 0 { 0 } else { ring_start(channel.queue)? };
+            let ring = SubmissionRing::starting_at(channel.queue, DeviceAddr(channel.ring), channel.depth, start);
+            rings.push(ring).map_err(|_| FULL)?;
+            link_reduces.0 &= channel.reduce_types;
+            link_reduces.1 &= channel.reduce_ops;
+        }
+        Ok(Self {
+            header: *context.header,
+            at,
+            threads: Vec::from_slice(context.threads).map_err(|_| FULL)?,
+            regions: Vec::from_slice(context.regions).map_err(|_| FULL)?,
+            channels: Vec::from_slice(context.channels).map_err(|_| FULL)?,
+            rings,
+            link_reduces,
+            poisoned: false,
+            used: 0,
+        })
+    }
+
+    pub(crate) fn header(&self) -> &ContextHeader {
+        &self.header
+    }
+
+    pub(crate) fn threads(&self) -> &[ThreadEntry] {
+        &self.threads
+    }
+
+    pub(crate) fn regions(&self) -> &[RegionEntry] {
+        &self.regions
+    }
+
+    /// Returns the resources and, apart from them, the rings.
+    pub(crate) fn split(&mut self) -> Result<(Resources<'_>, &mut [SubmissionRing]), ErrorCode> {
+        let context = Context {
+            header: &self.header,
+            threads: &self.threads,
+            regions: &self.regions,
+            channels: &self.channels,
+        };
+        Ok((Resources::new(context)?, &mut self.rings))
+    }
+
+    /// Returns the low 32 bits of the position a ring has reached.
+    pub(crate) fn ring_tail(&self, queue: QueueIndex) -> u32 {
+        let tail = self.rings.get(usize::from(queue.0)).map_or(0, SubmissionRing::tail);
+        <u32 as ring::Count>::low(tail)
+    }
+
+    /// Returns whether `queue` is the ring of a queue pair.
+    pub(crate) fn is_pair(&self, queue: QueueIndex) -> bool {
+        usize::from(queue.0) >= self.threads.len()
+    }
+
+    /// Returns whether every link reduces while moving.
+    pub(crate) fn reduces_inline(&self, reduction: Reduction) -> bool {
+        let (types, ops) = self.link_reduces;
+        types >> reduction.dtype as u32 & 1 == 1 && ops >> reduction.op as u32 & 1 == 1
+    }
+}
+
+/// The contexts this kernel has decoded.
+#[derive(Debug)]
+pub(crate) struct ContextTable {
+    list: Vec<OwnedContext, MAX_CONTEXTS>,
+    buffer: [u64; BUFFER_WORDS],
+    clock: u64,
+}
+
+impl ContextTable {
+    pub(crate) const fn new() -> Self {
+        Self { list: Vec::new(), buffer: [0; BUFFER_WORDS], clock: 0 }
+    }
+
+    /// Returns the context at an index that [`find`](Self::find) returned.
+    ///
+    /// # Errors
+    /// `CONTEXT_STALE` when it has been dropped since.
+    pub(crate) fn get(&mut self, index: usize) -> Result<&mut OwnedContext, ErrorCode> {
+        self.list.get_mut(index).ok_or(ErrorCode::CONTEXT_STALE)
+    }
+
+    /// Returns the index of the context that a launch names, and whether it had to be decoded.
+    ///
+    /// # Errors
+    /// `CONTEXT_*` with the byte offset at fault: bytes that are no good, an identity other than the launch's.
+    pub(crate) fn find<M: SharedMemory>(
+        &mut self,
+        memory: &M,
+        window: DeviceAddr,
+        launch: &Launch,
+    ) -> Result<(usize, bool), Fault> {
+        self.clock += 1;
+        let known = self.list.iter_mut().enumerate().find(|(_, context)| {
+            context.at == launch.context.0
+                && context.header.instance == launch.instance
+                && context.header.epoch == launch.epoch
+        });
+        if let Some((index, context)) = known {
+            context.used = self.clock;
+            return Ok((index, false));
+        }
+        let bytes = Self::fetch(&mut self.buffer, memory, launch)?;
+        let context = Context::parse(bytes)
+            .map_err(|error| Fault { code: error.code, detail: u64::from(error.offset) })?;
+        if (context.header.instance, context.header.epoch) != (launch.instance, launch.epoch) {
+            return Err(Fault { code: ErrorCode::CONTEXT_STALE, detail: u64::from(context.header.epoch) });
+        }
+        let ring_start = |queue: u16| {
+            let word = window.checked_add(TAILS + 8 * u64::from(queue)).ok_or(ErrorCode::CONTEXT_ADDRESS)?;
+            memory.load(word)
+        };
+        let mut owned = OwnedContext::new(&context, launch.context.0, ring_start)?;
+        owned.used = self.clock;
+        // A new context at the same place replaces the old one: its communicator is gone.
+        self.list.retain(|context| context.at != launch.context.0);
+        if self.list.is_full() {
+            let oldest = self.list.iter().enumerate().min_by_key(|(_, context)| context.used);
+            if let Some(index) = oldest.map(|(index, _)| index) {
+                self.list.swap_remove(index);
+            }
+        }
+        self.list.push(owned).map_err(|_| ErrorCode::CONTEXT_CAPACITY)?;
+        Ok((self.list.len() - 1, true))
+    }
+
+    /// Copies the context's bytes out of shared memory, once.
+    fn fetch<'a, M: SharedMemory>(
+        buffer: &'a mut [u64; BUFFER_WORDS],
+        memory: &M,
+        launch: &Launch,
+    ) -> Result<&'a [u8], Fault> {
+        let (at, len) = launch.context;
+        let too_long = Fault { code: ErrorCode::CONTEXT_CAPACITY, detail: u64::from(len) };
+        let len = usize::try_from(len).map_err(|_| too_long)?;
+        let bytes = buffer.as_mut_bytes().get_mut(..len).ok_or(too_long)?;
+        memory.read(at, bytes)?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,254 @@
+//! The kernel's loop: one turn at a time, never blocking.
+
+use core::ops::DerefMut;
+
+use hal::Platform;
+use ring::Completions;
+use task_graph::{Block, TaskGraph, Vectors};
+use wire::launch::Launch;
+use wire::npu::{HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES, STATUSES, Status};
+use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent, TraceKind};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::bindings::PeerTables;
+use crate::context::ContextTable;
+use crate::job::Job;
+use crate::request;
+use crate::submit::Submission;
+
+/// Why a launch is refused, and the number that says more: an offset, a size, a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What is wrong.
+    pub code: ErrorCode,
+    /// Byte offset, size needed or value found; 0 where there is none.
+    pub detail: u64,
+}
+
+impl From<ErrorCode> for Fault {
+    fn from(code: ErrorCode) -> Self {
+        Self { code, detail: 0 }
+    }
+}
+
+/// One NPU's kernel: platform, decoded contexts, the graph being submitted.
+///
+/// `S` is the memory graphs are recorded into: static memory in the image, a boxed slice on the host.
+#[derive(Debug)]
+pub struct Kernel<P, S> {
+    platform: P,
+    graph: TaskGraph<S>,
+    vectors: Vectors,
+    contexts: ContextTable,
+    peers: PeerTables,
+    completions: Completions,
+    job: Option<Job>,
+    submission: Submission,
+    /// Launches answered.
+    answered: u64,
+    turns: u64,
+}
+
+impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
+    /// Makes a kernel on `platform` that records into `blocks`.
+    pub const fn new(platform: P, blocks: S) -> Self {
+        Self {
+            platform,
+            graph: TaskGraph::new(blocks),
+            vectors: Vectors::new(),
+            contexts: ContextTable::new(),
+            peers: PeerTables::new(),
+            completions: Completions::new(),
+            job: None,
+            submission: Submission::new(),
+            answered: 0,
+            turns: 0,
+        }
+    }
+
+    /// Tells the host that launches are taken from now on.
+    ///
+    /// # Errors
+    /// `CONTEXT_ADDRESS` when the window is not what the platform says.
+    pub fn start(&mut self) -> Result<(), ErrorCode> {
+        self.answered = self.platform.load(self.at(LAUNCH_HEAD)?)?;
+        let state = self.at(KERNEL_STATE)?;
+        self.platform.store(state, KernelState::Ready as u64)
+    }
+
+    /// Does what can be done without waiting; returns whether that was anything.
+    pub fn poll(&mut self) -> bool {
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(1024) {
+            self.beat();
+        }
+        let mut moved = self.reap();
+        if self.job.is_none() {
+            moved |= self.take_launch();
+        }
+        if self.job.is_some() {
+            moved |= self.advance();
+        }
+        moved
+    }
+
+    /// Returns the platform, for what the owner has to do on it.
+    pub fn platform_mut(&mut self) -> &mut P {
+        &mut self.platform
+    }
+
+    fn at(&self, offset: u64) -> Result<DeviceAddr, ErrorCode> {
+        self.platform.window().checked_add(offset).ok_or(ErrorCode::CONTEXT_ADDRESS)
+    }
+
+    fn beat(&mut self) {
+        if let Ok(word) = self.at(HEARTBEAT) {
+            // A window that cannot be written is found out by the status of the next launch.
+            let _ = self.platform.store(word, self.turns);
+        }
+    }
+
+    /// Takes completions off the ring. An error entry needs no action here: the device has stopped this NPU and the
+    /// host reads the same entry.
+    fn reap(&mut self) -> bool {
+        let mut moved = false;
+        while let Ok(Some(cqe)) = self.completions.poll(&mut self.platform) {
+            moved = true;
+            self.trace(TraceKind::Completed, cqe.queue, cqe.task, u64::from(cqe.code.0));
+        }
+        moved
+    }
+
+    /// Takes the next launch out of the mailbox, if there is one.
+    fn take_launch(&mut self) -> bool {
+        let posted = self.at(LAUNCH_TAIL).and_then(|word| self.platform.load(word));
+        if posted.unwrap_or(self.answered) == self.answered {
+            return false;
+        }
+        self.platform.observe();
+        let mut args = LaunchArgs::new_zeroed();
+        let slot = self.answered % LAUNCH_SLOTS;
+        let read = self
+            .at(LAUNCHES + slot * size_of::<LaunchArgs>() as u64)
+            .and_then(|at| self.platform.read(at, args.as_mut_bytes()));
+        let launch = read.and_then(|()| Launch::parse(&args));
+        self.trace(TraceKind::LaunchTaken, 0, u64::from(args.sequence), self.answered);
+        match launch.map_err(Fault::from).and_then(|launch| self.accept(launch)) {
+            Ok(job) => self.job = Some(job),
+            // Without a context there is no thread to record the done notify on: the status alone tells the host.
+            Err(fault) => self.answer(&Status {
+                sequence: args.sequence,
+                code: fault.code.0,
+                detail: fault.detail,
+                ..Status::default()
+            }),
+        }
+        true
+    }
+
+    fn accept(&mut self, launch: Launch) -> Result<Job, Fault> {
+        let now = self.platform.now_ns();
+        let window = self.platform.window();
+        let (index, decoded) = self.contexts.find(&self.platform, window, &launch)?;
+        if decoded {
+            self.trace(TraceKind::ContextDecoded, 0, u64::from(launch.context.1), launch.context.0.0);
+        }
+        let context = self.contexts.get(index)?;
+        if context.poisoned {
+            return Err(ErrorCode::CONTEXT_STALE.into());
+        }
+        let ranks = usize::try_from(context.header().ranks).unwrap_or(usize::MAX);
+        let plan = request::plan(&launch, context);
+        let plan = plan.and_then(|plan| Ok(self.peers.load(&self.platform, &launch, ranks).map(|()| plan)?));
+        Ok(Job::new(launch, index, plan, now))
+    }
+
+    /// Expands and submits as much of the current job as fits.
+    fn advance(&mut self) -> bool {
+        let Some(mut job) = self.job.take() else { return false };
+        let mut moved = false;
+        loop {
+            let turn = match self.step(&mut job) {
+                Ok(turn) => turn,
+                Err(fault) if job.status.sqes == 0 && job.plan.is_some() => {
+                    job.refuse(fault);
+                    continue;
+                }
+                Err(fault) => return self.give_up(&job, fault),
+            };
+            moved |= turn.sqes + turn.wqes > 0;
+            if !turn.complete {
+                if self.overdue(&job) {
+                    return self.give_up(&job, ErrorCode::QUEUE_FULL.into());
+                }
+                self.job = Some(job);
+                return moved;
+            }
+            if !job.has_more() {
+                break;
+            }
+        }
+        // An expectation that cannot be remembered only loses a check.
+        let _ = self.completions.expect(job.last_task());
+        self.trace(TraceKind::Submitted, 0, u64::from(job.status.sqes), job.status.submit_ns);
+        self.answer(&job.status);
+        true
+    }
+
+    /// One turn: expand the next chunk if the last one is submitted, then submit.
+    fn step(&mut self, job: &mut Job) -> Result<crate::submit::Turn, Fault> {
+        let context = self.contexts.get(job.context)?;
+        if self.submission.is_done() {
+            job.expand(&self.platform, context, &mut self.graph, &self.peers, &mut self.vectors)?;
+            let is_pair = |queue| context.is_pair(queue);
+            self.submission.start(&self.graph, is_pair);
+        }
+        let before = self.platform.now_ns();
+        let (_, rings) = context.split()?;
+        let turn = self.submission.turn(&mut self.platform, &self.graph, &self.vectors, rings)?;
+        let status = &mut job.status;
+        status.sqes += turn.sqes;
+        status.wqes += turn.wqes;
+        status.doorbells += turn.doorbells;
+        status.submit_ns += self.platform.now_ns().saturating_sub(before);
+        Ok(turn)
+    }
+
+    fn overdue(&self, job: &Job) -> bool {
+        let limit = u64::from(job.launch.timeout_ms).saturating_mul(1_000_000);
+        self.platform.now_ns().saturating_sub(job.started_ns) > limit
+    }
+
+    /// Half an operation is in the rings: nothing may be submitted on this context any more.
+    fn give_up(&mut self, job: &Job, fault: Fault) -> bool {
+        if let Ok(context) = self.contexts.get(job.context) {
+            context.poisoned = true;
+        }
+        self.submission.abandon();
+        self.answer(&Status { code: fault.code.0, detail: fault.detail, ..job.status });
+        true
+    }
+
+    /// Writes the answer to the oldest launch.
+    fn answer(&mut self, status: &Status) {
+        if status.code != 0 {
+            self.trace(TraceKind::Refused, 0, u64::from(status.code), status.detail);
+        }
+        let slot = self.answered % LAUNCH_SLOTS;
+        self.answered += 1;
+        if let (Ok(at), Ok(head)) =
+            (self.at(STATUSES + slot * size_of::<Status>() as u64), self.at(LAUNCH_HEAD))
+        {
+            // ORDER: the host loads the head (acquire) before it reads the slot. A window that cannot be written
+            // leaves the host without an answer, which its own deadline reports.
+            let _ = self.platform.write(at, status.as_bytes());
+            let _ = self.platform.store(head, self.answered);
+        }
+    }
+
+    fn trace(&mut self, kind: TraceKind, queue: u16, first: u64, second: u64) {
+        let sequence = self.job.as_ref().map_or(0, |job| job.launch.sequence);
+        let time_ns = self.platform.now_ns();
+        self.platform.event(TraceEvent { time_ns, sequence, kind: kind as u8, reserved: 0, queue, first, second });
+    }
+}

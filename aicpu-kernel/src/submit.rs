@@ -1,0 +1,187 @@
+//! Submission: the graph goes into the rings with this launch's bases added.
+//!
+//! Everything that fits is written first, then every ring that got entries is announced once, in the order in which
+//! the template first touched it. A ring that is full does not hold up the others: the next turn goes on where this
+//! one stopped. A post enters a thread's ring only after the work request that it lets run is in the queue pair's.
+
+use core::ops::DerefMut;
+
+use hal::Platform;
+use heapless::Vec;
+use ring::SubmissionRing;
+use task_graph::{Block, Cursor, Pattern, QUEUES, QueueIndex, Run, TaskGraph, Vectors};
+use wire::{Descriptor, ErrorCode, Sqe};
+
+/// What is left to submit of one queue.
+#[derive(Clone, Copy, Debug)]
+struct Feed {
+    queue: QueueIndex,
+    cursor: Cursor,
+    written: u32,
+    is_pair: bool,
+}
+
+/// What is left to submit of a graph.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    feeds: Vec<Feed, QUEUES>,
+}
+
+/// What one turn has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turn {
+    pub(crate) sqes: u32,
+    pub(crate) wqes: u32,
+    pub(crate) doorbells: u32,
+    /// Whether nothing is left.
+    pub(crate) complete: bool,
+}
+
+impl Submission {
+    pub(crate) const fn new() -> Self {
+        Self { feeds: Vec::new() }
+    }
+
+    /// Returns whether nothing is left.
+    pub(crate) fn is_done(&self) -> bool {
+        self.feeds.iter().all(|feed| feed.cursor.left() == 0)
+    }
+
+    /// Forgets what is left.
+    pub(crate) fn abandon(&mut self) {
+        self.feeds.clear();
+    }
+
+    /// Starts over with a whole graph.
+    pub(crate) fn start<S: DerefMut<Target = [Block]>>(
+        &mut self,
+        graph: &TaskGraph<S>,
+        is_pair: impl Fn(QueueIndex) -> bool,
+    ) {
+        self.feeds.clear();
+        for &queue in graph.queues() {
+            let feed = Feed { queue, cursor: graph.cursor(queue), written: 0, is_pair: is_pair(queue) };
+            // A graph touches at most QUEUES queues.
+            let _ = self.feeds.push(feed);
+        }
+    }
+
+    /// Writes what fits and announces it.
+    ///
+    /// # Errors
+    /// Those of the rings: shared memory is not what the context says, or was overwritten.
+    pub(crate) fn turn<P: Platform, S: DerefMut<Target = [Block]>>(
+        &mut self,
+        platform: &mut P,
+        graph: &TaskGraph<S>,
+        vectors: &Vectors,
+        rings: &mut [SubmissionRing],
+    ) -> Result<Turn, ErrorCode> {
+        let mut turn = Turn::default();
+        for pairs in [true, false] {
+            let gated = !pairs && self.feeds.iter().any(|feed| feed.is_pair && feed.cursor.left() > 0);
+            for index in 0..self.feeds.len() {
+                let Some(mut feed) = self.feeds.get(index).copied().filter(|feed| feed.is_pair == pairs) else {
+                    continue;
+                };
+                let ring = rings.get_mut(usize::from(feed.queue.0)).ok_or(ErrorCode::PLAN_INTERNAL)?;
+                while feed.cursor.left() > 0 {
+                    let most = if gated { self.allowed(graph, &feed) } else { feed.cursor.left() };
+                    let written = write(platform, graph, vectors, ring, &feed.cursor, most)?;
+                    if written == 0 {
+                        break;
+                    }
+                    skip(graph, &mut feed.cursor, written);
+                    feed.written += written;
+                }
+                if let Some(slot) = self.feeds.get_mut(index) {
+                    *slot = feed;
+                }
+            }
+        }
+        self.announce(platform, rings, &mut turn)?;
+        turn.complete = self.is_done();
+        Ok(turn)
+    }
+
+    fn announce<P: Platform>(
+        &mut self,
+        platform: &mut P,
+        rings: &mut [SubmissionRing],
+        turn: &mut Turn,
+    ) -> Result<(), ErrorCode> {
+        for pairs in [true, false] {
+            for feed in self.feeds.iter().filter(|feed| feed.is_pair == pairs) {
+                let ring = rings.get_mut(usize::from(feed.queue.0)).ok_or(ErrorCode::PLAN_INTERNAL)?;
+                if pairs {
+                    // The device rings a queue pair's doorbell itself, when it comes to the post.
+                    turn.wqes += ring.publish(platform)?;
+                } else {
+                    let announced = ring.announce(platform)?;
+                    turn.sqes += announced.entries;
+                    turn.doorbells += announced.doorbells;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many descriptors of a thread may be written while some queue pair's ring is behind: those before the
+    /// first post whose work request is not in its ring yet.
+    fn allowed<S: DerefMut<Target = [Block]>>(&self, graph: &TaskGraph<S>, feed: &Feed) -> u32 {
+        let run = graph.run(&feed.cursor, feed.cursor.left());
+        let blocked = |(entry, pattern): (&Descriptor, &u16)| {
+            let Some(Pattern::Post { queue }) = graph.pattern(*pattern) else { return false };
+            let needed = Sqe::from(*entry).wqe_tail;
+            self.feeds.iter().any(|pair| pair.queue == queue && pair.written < needed)
+        };
+        let free = run.entries.iter().zip(run.patterns).position(blocked).unwrap_or(run.entries.len());
+        u32::try_from(free).unwrap_or(u32::MAX)
+    }
+}
+
+/// Copies up to `most` descriptors from `cursor` on into the ring: as many as lie together there.
+#[inline]
+fn write<P: Platform, S: DerefMut<Target = [Block]>>(
+    platform: &mut P,
+    graph: &TaskGraph<S>,
+    vectors: &Vectors,
+    ring: &mut SubmissionRing,
+    cursor: &Cursor,
+    most: u32,
+) -> Result<u32, ErrorCode> {
+    let mut cursor = *cursor;
+    ring.fill(platform, most, |mut slots| {
+        P::run(|| {
+            let mut written = 0;
+            while !slots.is_empty() {
+                let room = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+                let run: Run<'_> = graph.run(&cursor, room);
+                let count = run.entries.len();
+                if count == 0 {
+                    break;
+                }
+                let Some((now, later)) = core::mem::take(&mut slots).split_at_mut_checked(count) else { break };
+                vectors.rebase(run, now);
+                graph.advance(&mut cursor, u32::try_from(count).unwrap_or(0));
+                slots = later;
+                written += count;
+            }
+            written
+        })
+    })
+}
+
+/// Moves a cursor past `count` descriptors, across blocks.
+#[inline]
+fn skip<S: DerefMut<Target = [Block]>>(graph: &TaskGraph<S>, cursor: &mut Cursor, count: u32) {
+    let mut left = count;
+    while left > 0 {
+        let step = u32::try_from(graph.run(cursor, left).entries.len()).unwrap_or(0);
+        if step == 0 {
+            break;
+        }
+        graph.advance(cursor, step);
+        left -= step;
+    }
+}
