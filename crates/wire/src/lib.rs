@@ -40,7 +40,7 @@ pub const ABI_MAJOR: u16 = 1;
 /// Minor version: fields added where reserved ones were.
 pub const ABI_MINOR: u16 = 0;
 
-/// CRC-32C (Castagnoli), the checksum of every structure that has one.
+/// CRC-32C (Castagnoli), the checksum of resource contexts.
 pub(crate) const CRC32C: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISCSI);
 
 /// An address in a device's memory. Never a host pointer: the two differ by a base on purpose.

@@ -86,6 +86,7 @@ fn golden_bytes_hold_what_the_specification_says() {
     assert_eq!(context[80..96], [208, 0, 0, 0, 8, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0], "thread table");
     let launch = golden("launch-args");
     assert_eq!(launch[..12], *b"ATSL\x01\x00\x01\x00\x2a\x00\x00\x00");
+    assert_eq!(launch[12..16], 0x2eefe752_u32.to_le_bytes(), "checksum, computed apart from this code");
     assert_eq!(launch[36..40], [1, 4, 2, 3], "all-reduce, fp32, max, NHR");
     let write = golden("sqe-write");
     assert_eq!(write[..8], [2, 0b1011, 11, 1, 3, 0, 0x03, 0x02], "write, flags, bf16, prod, run, step");
