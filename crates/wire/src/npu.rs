@@ -32,6 +32,8 @@ pub const MAX_CHANNELS: u64 = 1024;
 pub const LOG_BYTES: u64 = 0x8000;
 /// Descriptors that one doorbell may announce (public limit of the field: one tail write per at most 128).
 pub const DOORBELL_BATCH: u32 = 128;
+/// Long transfers are cut at multiples of this many bytes, a multiple of every element: no engine's limit is below it.
+pub const TRANSFER_GRANULE: u64 = 512;
 /// Default ring depth (public default of the field).
 pub const DEFAULT_DEPTH: u32 = 2048;
 

@@ -6,13 +6,11 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::entries::{ChannelEntry, ContextHeader, RegionEntry, TableRef, ThreadEntry};
 use super::{Context, ContextError, HEADER_BYTES, MAGIC, MAX_RANKS};
-use crate::npu::{MAX_CHANNELS, MAX_NOTIFIES, MAX_QUEUES, Protocol};
+use crate::npu::{MAX_CHANNELS, MAX_NOTIFIES, MAX_QUEUES, Protocol, TRANSFER_GRANULE};
 use crate::{ABI_MAJOR, ABI_MINOR, CRC32C, DESCRIPTOR_BYTES, DataType, ErrorCode, ReduceOp};
 
 /// Notifies of one channel: ACK, DATA, FIN.
 const CHANNEL_NOTIFIES: u32 = 3;
-/// Shortest limit an engine may have: below one element of the largest type a transfer could not be split.
-const MIN_TRANSFER: u64 = DataType::Int128.size_bytes();
 
 fn ensure(condition: bool, code: ErrorCode, offset: usize) -> Result<(), ContextError> {
     // CAST: offsets are below the context's length, which is a u32.
@@ -75,7 +73,7 @@ pub(super) fn values(context: &Context<'_>) -> Result<(), ContextError> {
     field((1..=MAX_RANKS).contains(&header.ranks), offset_of!(ContextHeader, ranks))?;
     field(header.rank < header.ranks, offset_of!(ContextHeader, rank))?;
     field(header.instance != [0; 2], offset_of!(ContextHeader, instance))?;
-    field(header.sdma_max_len >= MIN_TRANSFER, offset_of!(ContextHeader, sdma_max_len))?;
+    field(header.sdma_max_len >= TRANSFER_GRANULE, offset_of!(ContextHeader, sdma_max_len))?;
     field(types_ok(header.sdma_reduce_types), offset_of!(ContextHeader, sdma_reduce_types))?;
     field(ops_ok(header.sdma_reduce_ops), offset_of!(ContextHeader, sdma_reduce_ops))?;
     field(name_ok(&header.name), offset_of!(ContextHeader, name))?;
@@ -208,7 +206,7 @@ fn channels(context: &Context<'_>, claims: &mut DeviceClaims) -> Result<(), Cont
         field(exist, offset_of!(ChannelEntry, remote_notify))?;
         field(types_ok(channel.reduce_types), offset_of!(ChannelEntry, reduce_types))?;
         field(ops_ok(channel.reduce_ops), offset_of!(ChannelEntry, reduce_ops))?;
-        field(channel.max_len >= MIN_TRANSFER, offset_of!(ChannelEntry, max_len))?;
+        field(channel.max_len >= TRANSFER_GRANULE, offset_of!(ChannelEntry, max_len))?;
         let protocol = Protocol::try_from(channel.protocol);
         field(protocol.is_ok(), offset_of!(ChannelEntry, protocol))?;
         if protocol.is_ok_and(Protocol::uses_queue_pair) {

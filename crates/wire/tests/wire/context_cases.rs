@@ -137,7 +137,7 @@ const FIELD_CASES: &[FieldCase] = &[
     ("99: ranks above the maximum", EIGHT_RANKS, |t| t.header.ranks = 65_537, FIELD, 48),
     ("ranks without regions", EIGHT_RANKS, |t| t.header.ranks = 9, FIELD, 96),
     ("instance 0", EIGHT_RANKS, |t| t.header.instance = [0; 2], FIELD, 24),
-    ("copy engine moves less than an element", EIGHT_RANKS, |t| t.header.sdma_max_len = 15, FIELD, 64),
+    ("copy engine moves less than a granule", EIGHT_RANKS, |t| t.header.sdma_max_len = 511, FIELD, 64),
     ("112: copy engine reduces int128", EIGHT_RANKS, |t| t.header.sdma_reduce_types |= 1 << 12, FIELD, 72),
     ("112: copy engine has reduction 4", EIGHT_RANKS, |t| t.header.sdma_reduce_ops = 16, FIELD, 76),
     ("113: name without terminator", EIGHT_RANKS, |t| t.header.name = [b'x'; 64], FIELD, 128),
@@ -201,7 +201,7 @@ const FIELD_CASES: &[FieldCase] = &[
         FIELD,
         CHANNEL_2 + 20,
     ),
-    ("link moves less than an element", EIGHT_RANKS, |t| t.channels[2].max_len = 0, FIELD, CHANNEL_2 + 24),
+    ("link moves less than a granule", EIGHT_RANKS, |t| t.channels[2].max_len = 511, FIELD, CHANNEL_2 + 24),
     ("ring without queue pair", EIGHT_RANKS, |t| t.channels[2].ring = 64, FIELD, CHANNEL_2 + 32),
     ("depth without queue pair", EIGHT_RANKS, |t| t.channels[2].depth = 4, FIELD, CHANNEL_2 + 40),
     ("queue without queue pair", EIGHT_RANKS, |t| t.channels[2].queue = 99, FIELD, CHANNEL_2 + 44),
@@ -258,6 +258,7 @@ fn legal_contexts_parse() {
     add(&|t| t.header.epoch = 6); // 115
     add(&|t| t.header.instance = [1, 0]); // 116
     add(&|t| t.header.device = 77); // 117
+    add(&|t| (t.header.sdma_max_len, t.channels[2].max_len) = (512, 513));
     add(&|t| t.threads[1].notify_count = 0);
     add(&|t| (t.threads[7].notify_base, t.threads[1].depth) = (8184, 4));
     add(&|t| (t.channels[0].local_notify, t.channels[0].remote_notify) = (8189, 8189));
