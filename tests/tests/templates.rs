@@ -1,0 +1,6 @@
+//! The templates against a naive oracle, run by the reference executor: no device, no descriptors.
+
+#[path = "templates/facts.rs"]
+mod facts;
+#[path = "templates/grid.rs"]
+mod grid;
