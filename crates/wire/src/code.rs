@@ -41,7 +41,9 @@ impl Effect {
         match self {
             Self::NoEffect => "nothing was started; correct it and call again",
             Self::OpFailed => "this operation failed; the communicator can go on",
-            Self::CommPoisoned => "communicator poisoned: destroy it, then create another; the process may go on",
+            Self::CommPoisoned => {
+                "communicator poisoned: destroy it, then create another; the process may go on"
+            }
             Self::DeviceLost => "the device no longer answers; restart it before creating a communicator",
         }
     }

@@ -16,7 +16,8 @@ pub struct Descriptor {
     /// The entry as eight little-endian words.
     pub lanes: [u64; 8],
 }
-const _: () = assert!(size_of::<Descriptor>() == DESCRIPTOR_BYTES && align_of::<Descriptor>() == DESCRIPTOR_BYTES);
+const _: () =
+    assert!(size_of::<Descriptor>() == DESCRIPTOR_BYTES && align_of::<Descriptor>() == DESCRIPTOR_BYTES);
 
 impl Descriptor {
     /// Returns this entry with `base` added lane by lane: how a recorded entry becomes one that can run.

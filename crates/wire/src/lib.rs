@@ -33,7 +33,7 @@ pub use dtype::{DataType, ReduceOp, Reduction};
 pub use launch::LaunchArgs;
 pub use sqe::{Command, Engine, Labels, Operand, Sqe, SqeFlags, Transfer, TransferKind};
 pub use trace::{Phase, TraceEvent, TraceKind};
-pub use wqe::{Wqe, WorkRequest};
+pub use wqe::{WorkRequest, Wqe};
 
 /// Version of everything in this crate; host, kernel and device refuse each other when the major part differs.
 pub const ABI_MAJOR: u16 = 1;

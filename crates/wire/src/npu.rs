@@ -89,7 +89,9 @@ const _: () = {
     assert!(8 * MAX_QUEUES <= HEADS - DOORBELLS && 8 * MAX_QUEUES <= TAILS - HEADS);
     assert!(8 * MAX_QUEUES <= COMPLETIONS - TAILS);
     assert!(size_of::<Cqe>() as u64 * CQ_DEPTH <= CQ_HEAD - COMPLETIONS && CQ_DEPTH.is_power_of_two());
-    assert!(size_of::<TraceEvent>() as u64 * TRACE_DEPTH <= NOTIFIES - TRACE && TRACE_DEPTH.is_power_of_two());
+    assert!(
+        size_of::<TraceEvent>() as u64 * TRACE_DEPTH <= NOTIFIES - TRACE && TRACE_DEPTH.is_power_of_two()
+    );
     assert!(4 * MAX_NOTIFIES <= REGIONS - NOTIFIES);
     assert!(size_of::<RegionSlot>() as u64 * MAX_REGIONS <= CHANNELS - REGIONS);
     assert!(size_of::<ChannelSlot>() as u64 * MAX_CHANNELS <= QUEUES - CHANNELS);

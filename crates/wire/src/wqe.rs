@@ -50,7 +50,8 @@ pub struct Wqe {
     pub reserved2: u64,
 }
 const _: () = assert!(size_of::<Wqe>() == 64);
-const _: () = assert!(offset_of!(Wqe, task) == 8 && offset_of!(Wqe, local) == 16 && offset_of!(Wqe, remote) == 24);
+const _: () =
+    assert!(offset_of!(Wqe, task) == 8 && offset_of!(Wqe, local) == 16 && offset_of!(Wqe, remote) == 24);
 const _: () = assert!(offset_of!(Wqe, len) == 32 && offset_of!(Wqe, local_token) == 40);
 const _: () = assert!(offset_of!(Wqe, notify) == 48 && offset_of!(Wqe, reserved2) == 56);
 
