@@ -1,0 +1,297 @@
+//! The device proper: task scheduler, copy engines and queue pairs of one NPU.
+//!
+//! [`Engine::drain`] runs each thread's ring in order until its next entry waits for something, one ring for as long
+//! as it goes on, then the next. A task is executed in full before the next one of its ring is looked at. Every entry
+//! is copied out of shared memory once, parsed, checked against the tables of this NPU and its peers, and only then
+//! carried out; the first refusal is published and stops the NPU.
+//!
+//! An engine is driven by one caller at a time. Peers' engines run concurrently: they meet only in notifies, tables
+//! and payload, all in shared memory. There are no timeouts here: a wait lasts until its notify comes, and whoever
+//! drives the engine decides when that is too long.
+
+mod completion;
+mod execute;
+mod queue_pair;
+mod slots;
+pub(crate) mod tables;
+mod transfer;
+
+use wire::{Cqe, DeviceAddr, ErrorCode, Sqe};
+
+use crate::counters::Counters;
+use crate::fabric::Fabric;
+use crate::fault::Fault;
+use crate::memory::Window;
+use completion::Completions;
+use execute::Step;
+use slots::{Queue, Queues};
+
+/// How much one call of [`Engine::drain`] may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Submission entries.
+    pub descriptors: u64,
+    /// Payload bytes; the transfer that passes the limit is finished.
+    pub bytes: u64,
+}
+
+impl Budget {
+    /// No limit.
+    pub const UNLIMITED: Self = Self { descriptors: u64::MAX, bytes: u64::MAX };
+}
+
+/// What one call of [`Engine::drain`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Submission entries executed.
+    pub executed: u64,
+    /// Payload bytes moved.
+    pub bytes: u64,
+    /// Whether a queue has an entry that waits for a notify or for room in the completion ring.
+    pub blocked: bool,
+}
+
+/// A queue that has an entry left: what it stands at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Queue.
+    pub queue: u16,
+    /// Position of the entry since the queue was created.
+    pub position: u64,
+    /// The entry; its labels say which step of what, and which peer.
+    pub sqe: Sqe,
+    /// Whether the entry waits for a notify or for room in the completion ring.
+    pub blocked: bool,
+}
+
+/// Why a task was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refusal {
+    code: ErrorCode,
+    /// Device address at fault, 0 where none.
+    address: DeviceAddr,
+}
+
+impl From<ErrorCode> for Refusal {
+    fn from(code: ErrorCode) -> Self {
+        Self { code, address: DeviceAddr(0) }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Stalled,
+    Failed(Cqe),
+}
+
+/// The engines of one NPU.
+#[derive(Debug)]
+pub struct Engine {
+    site: Site,
+    queues: Queues,
+    books: Books,
+    state: State,
+}
+
+/// Where an engine works: fixed for its life.
+#[derive(Debug)]
+struct Site {
+    fabric: Fabric,
+    npu: u32,
+    window: Window,
+}
+
+/// What changes with each task.
+#[derive(Debug, Default)]
+struct Books {
+    completions: Completions,
+    counters: Counters,
+    flip_token: bool,
+    /// Payload bytes moved in the current run of a ring.
+    moved: u64,
+}
+
+/// An engine while it executes tasks: all of it but the thread's own ring.
+struct Device<'a> {
+    site: &'a Site,
+    books: &'a mut Books,
+    pairs: &'a mut [Queue],
+}
+
+impl Engine {
+    /// Returns the engine of an NPU. A window has one engine, in one process.
+    ///
+    /// # Panics
+    /// When the fabric has no such NPU.
+    #[must_use]
+    pub fn new(fabric: &Fabric, npu: u32) -> Self {
+        let site = Site { fabric: fabric.clone(), npu, window: fabric.window(npu).clone() };
+        Self { site, queues: Queues::default(), books: Books::default(), state: State::Running }
+    }
+
+    /// Executes what can be executed, within a budget.
+    pub fn drain(&mut self, budget: Budget) -> Progress {
+        let mut progress = Progress::default();
+        if self.state == State::Running {
+            self.queues.extend(&self.site.window, self.site.fabric.first_position());
+            self.sweep(budget, &mut progress);
+            if progress.executed == 0 && self.refresh() {
+                self.sweep(budget, &mut progress);
+            }
+        }
+        progress.blocked = self.queues.threads.iter().any(|queue| queue.held.is_some());
+        progress
+    }
+
+    /// Looks at the slot of every queue again, and returns whether any has changed hands.
+    fn refresh(&mut self) -> bool {
+        self.queues.refresh(&self.site.window, self.site.fabric.first_position())
+    }
+
+    /// Runs all rings, again and again, until none goes on or the budget is used up.
+    fn sweep(&mut self, budget: Budget, progress: &mut Progress) {
+        loop {
+            let before = progress.executed;
+            let mut index = 0;
+            while let Some(queue) = self.queues.threads.get(index) {
+                let window = &self.site.window;
+                if !queue.may_run(window, || self.books.completions.has_room(window)) {
+                    index += 1;
+                } else if !queue.is_current(window) {
+                    self.refresh();
+                } else {
+                    self.run(index, budget, progress);
+                    if self.state != State::Running || !budget.allows(progress) {
+                        return;
+                    }
+                    index += 1;
+                }
+            }
+            if progress.executed == before {
+                return;
+            }
+        }
+    }
+
+    /// Runs one ring until it blocks, is empty or the budget is used up.
+    fn run(&mut self, index: usize, budget: Budget, progress: &mut Progress) {
+        let Self { site, queues, books, state } = self;
+        let queue = &mut queues.threads[index];
+        let mut device = Device { site, books, pairs: &mut queues.pairs };
+        let memory = queue.memory(&site.window);
+        match queue.consumer.refresh(&memory) {
+            Ok(news) => device.books.counters.doorbells += u64::from(news),
+            Err(code) => {
+                *state = device.fail(execute::completion_of(&Sqe::default(), queue.place(), code.into()));
+                return;
+            }
+        }
+        device.books.moved = 0;
+        while progress.executed < budget.descriptors && progress.bytes + device.books.moved < budget.bytes {
+            let Some(sqe) = queue.take(&memory) else { break };
+            match device.execute(&sqe, queue.place()) {
+                Ok(Step::Done) => {
+                    queue.consumer.advance(&memory);
+                    device.books.counters.count_executed(sqe.opcode);
+                    progress.executed += 1;
+                }
+                Ok(Step::Held(hold)) => {
+                    queue.held = Some((sqe, hold));
+                    break;
+                }
+                Err(cqe) => {
+                    *state = device.fail(cqe);
+                    break;
+                }
+            }
+        }
+        progress.bytes += books.moved;
+        queue.consumer.publish(&memory);
+    }
+
+    /// Returns what the NPU has done so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.books.counters
+    }
+
+    /// Returns the error that stopped this NPU.
+    #[must_use]
+    pub const fn error(&self) -> Option<Cqe> {
+        match self.state {
+            State::Failed(cqe) => Some(cqe),
+            State::Running | State::Stalled => None,
+        }
+    }
+
+    /// Returns whether an error has stopped this NPU.
+    #[inline]
+    #[must_use]
+    pub const fn has_failed(&self) -> bool {
+        matches!(self.state, State::Failed(_))
+    }
+
+    /// Returns the entry at the head of every queue that has one.
+    #[must_use]
+    pub fn pending(&self) -> Vec<Pending> {
+        let window = &self.site.window;
+        let pending =
+            self.queues.threads.iter().filter(|queue| queue.is_current(window)).filter_map(|queue| {
+                let (cursor, memory) = (queue.consumer.cursor(), queue.memory(window));
+                let fresh = || {
+                    // What a stopped engine has not looked at yet counts too.
+                    let mut consumer = queue.consumer.clone();
+                    consumer.refresh(&memory).ok()?;
+                    consumer.entry(&memory).map(Sqe::from)
+                };
+                let sqe = queue.held.map(|(sqe, _)| sqe).or_else(fresh)?;
+                Some(Pending { queue: queue.id, position: cursor.head(), sqe, blocked: queue.held.is_some() })
+            });
+        pending.collect()
+    }
+
+    /// Puts a fault into this NPU.
+    pub fn inject(&mut self, fault: Fault) {
+        match fault {
+            Fault::DropNotify { notify } => self.site.fabric.signals().lose(self.site.npu, notify),
+            Fault::FlipToken => self.books.flip_token = true,
+            Fault::Stall => self.state = State::Stalled,
+            Fault::BreakQueuePair { queue } => {
+                self.refresh();
+                for pair in self.queues.pairs.iter_mut().filter(|pair| pair.id == queue) {
+                    pair.is_broken = true;
+                }
+            }
+        }
+    }
+
+    /// Makes a stopped NPU execute again, without the queues it had: each is dead until its slot is taken anew.
+    pub fn reset(&mut self) {
+        self.refresh();
+        self.queues.abandon();
+        completion::clear_error(&self.site.window);
+        self.books.flip_token = false;
+        self.state = State::Running;
+    }
+}
+
+impl Device<'_> {
+    /// Publishes the first error and returns the state it leaves the NPU in.
+    #[cold]
+    fn fail(&mut self, cqe: Cqe) -> State {
+        let window = &self.site.window;
+        if self.books.completions.has_room(window) {
+            self.books.completions.write(window, cqe);
+        }
+        completion::publish_error(window, cqe);
+        State::Failed(cqe)
+    }
+}
+
+impl Budget {
+    #[inline]
+    const fn allows(self, progress: &Progress) -> bool {
+        progress.executed < self.descriptors && progress.bytes < self.bytes
+    }
+}

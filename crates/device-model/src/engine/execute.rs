@@ -1,0 +1,189 @@
+//! One submission entry: parse, check, carry out, report.
+
+use core::sync::atomic::Ordering;
+
+use wire::npu::{self, Access, Protocol};
+use wire::{Command, Cqe, Engine as Mover, ErrorCode, Sqe, SqeFlags, Transfer, TransferKind};
+
+use super::slots::Hold;
+use super::tables::{self, Channel, Limits};
+use super::transfer::{End, Move};
+use super::{Device, Refusal, Site};
+
+/// Where an entry stands: its queue and the low half of its position.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) queue: u16,
+    pub(super) position: u32,
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is done.
+    Done,
+    /// It cannot be done yet.
+    Held(Hold),
+}
+
+/// Why a task failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The submission entry was refused.
+    Refused(Refusal),
+    /// A work request that it let run was refused: reported as that entry's.
+    Work(Cqe),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<ErrorCode> for Failure {
+    fn from(code: ErrorCode) -> Self {
+        Self::Refused(code.into())
+    }
+}
+
+impl Device<'_> {
+    /// Executes one entry of a thread's ring.
+    ///
+    /// # Errors
+    /// The completion that reports the refusal; nothing has been published yet.
+    #[inline]
+    pub(super) fn execute(&mut self, sqe: &Sqe, place: Place) -> Result<Step, Cqe> {
+        let window = &self.site.window;
+        let reports = sqe.flags & SqeFlags::COMPLETE.bits() != 0;
+        if reports && !self.books.completions.has_room(window) {
+            return Ok(Step::Held(Hold::Completion));
+        }
+        let step = match Command::parse(sqe) {
+            Ok((command, _)) => self.carry_out(&command),
+            Err(code) => Err(code.into()),
+        };
+        match step {
+            Ok(step) => {
+                if reports && step == Step::Done {
+                    self.books.completions.write(window, completion_of(sqe, place, ErrorCode::OK.into()));
+                }
+                Ok(step)
+            }
+            Err(Failure::Refused(refusal)) => Err(completion_of(sqe, place, refusal)),
+            Err(Failure::Work(cqe)) => Err(cqe),
+        }
+    }
+
+    #[inline]
+    fn carry_out(&mut self, command: &Command) -> Result<Step, Failure> {
+        let Site { fabric, npu, window } = self.site;
+        match *command {
+            Command::Transfer(ref transfer) => self.transfer(transfer)?,
+            Command::Record { notify } => {
+                tables::record(fabric, *npu, window, notify)?;
+                self.books.counters.records += 1;
+            }
+            Command::Wait { notify } => {
+                if !tables::try_wait(window, notify)? {
+                    return Ok(Step::Held(Hold::Notify(notify)));
+                }
+                self.books.counters.waits += 1;
+            }
+            Command::RecordPeer { channel, notify } => {
+                let channel = in_server(tables::channel(fabric, window, channel)?)?;
+                self.record_at(&channel, notify)?;
+            }
+            Command::RecordHost { notify } => self.record_host(notify)?,
+            Command::Post { channel, wqe_tail } => self.post(channel, wqe_tail)?,
+        }
+        Ok(Step::Done)
+    }
+
+    #[inline]
+    fn transfer(&mut self, transfer: &Transfer) -> Result<(), Refusal> {
+        let &Transfer { kind, engine, reduction, src, dst, len, notify } = transfer;
+        let mut src = src;
+        if core::mem::take(&mut self.books.flip_token) {
+            src.token ^= 1 << 31;
+        }
+        let Site { fabric, window, .. } = self.site;
+        let local = |operand, need| End { window, operand, need };
+        match kind {
+            TransferKind::Local => {
+                let limits = if engine == Mover::Aicpu { Limits::AICPU } else { Limits::SDMA };
+                let (src, dst) = (local(src, Access::READ), local(dst, Access::WRITE));
+                Move { src, dst, len, reduction, limits }.perform()?;
+                self.books.counters.local_bytes += len;
+            }
+            TransferKind::Write { channel } => {
+                let channel = in_server(tables::channel(fabric, window, channel)?)?;
+                let dst = End { window: channel.peer, operand: dst, need: Access::PEER_WRITE };
+                Move { src: local(src, Access::READ), dst, len, reduction, limits: channel.limits }
+                    .perform()?;
+                self.books.counters.count_sent(channel.protocol, len);
+                if let Some(notify) = notify {
+                    self.record_at(&channel, notify)?;
+                }
+            }
+            TransferKind::Read { channel } => {
+                let channel = in_server(tables::channel(fabric, window, channel)?)?;
+                let src = End { window: channel.peer, operand: src, need: Access::PEER_READ };
+                Move { src, dst: local(dst, Access::WRITE), len, reduction, limits: channel.limits }
+                    .perform()?;
+                self.books.counters.count_received(channel.protocol, len);
+            }
+        }
+        self.count_payload(len, reduction.is_some());
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn count_payload(&mut self, len: u64, reduces: bool) {
+        self.books.moved += len;
+        self.books.counters.reduced_bytes += if reduces { len } else { 0 };
+    }
+
+    /// Sets a notify of the NPU at the other end of a channel.
+    #[inline]
+    pub(super) fn record_at(&mut self, channel: &Channel<'_>, notify: u32) -> Result<(), Refusal> {
+        tables::record(&self.site.fabric, channel.peer_npu, channel.peer, notify)?;
+        self.site.fabric.signals().mark(channel.peer_npu);
+        self.books.counters.records += 1;
+        Ok(())
+    }
+
+    fn record_host(&mut self, notify: u32) -> Result<(), Refusal> {
+        if u64::from(notify) >= npu::HOST_NOTIFIES {
+            return Err(ErrorCode::SQE_CHANNEL.into());
+        }
+        let word = self.site.window.word(npu::HOST_NOTIFY + 8 * u64::from(notify));
+        // ORDER: this engine is the only writer; pairs with the host's acquire load.
+        word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        self.books.counters.records += 1;
+        Ok(())
+    }
+}
+
+/// Returns the channel if copy engines can reach its peer.
+#[inline]
+fn in_server(channel: Channel<'_>) -> Result<Channel<'_>, ErrorCode> {
+    if channel.protocol == Protocol::Hccs { Ok(channel) } else { Err(ErrorCode::DMA_LINK) }
+}
+
+/// Returns the completion that reports on a submission entry.
+pub(super) fn completion_of(sqe: &Sqe, place: Place, refusal: Refusal) -> Cqe {
+    Cqe {
+        task: sqe.task,
+        address: refusal.address.0,
+        code: refusal.code,
+        queue: place.queue,
+        step: sqe.step,
+        peer: sqe.peer,
+        position: place.position,
+        skeleton: sqe.phase,
+        opcode: sqe.opcode,
+        reserved: 0,
+        phase: 0,
+    }
+}

@@ -1,0 +1,101 @@
+//! The engine behind RoCE and UB channels: runs a queue pair's work queue up to where a post let it.
+//!
+//! A work request that is refused puts its queue pair into the error state, where it stays; the queue's slot must be
+//! taken anew.
+
+use core::sync::atomic::Ordering;
+
+use wire::npu::{self, Access};
+use wire::{Cqe, DeviceAddr, ErrorCode, Operand, WorkRequest, Wqe};
+
+use super::execute::{Failure, Place};
+use super::slots::Queue;
+use super::tables::{self, Channel};
+use super::transfer::{End, Move};
+use super::{Device, Refusal, Site};
+
+impl Device<'_> {
+    /// Rings the doorbell of a channel's queue pair and runs it.
+    ///
+    /// # Errors
+    /// `SQE_CHANNEL` when the channel has no queue pair, `SQ_OVERRUN` when the tail is more than the ring holds,
+    /// `QP_ERROR` after an earlier error; a work request's own refusal, reported as that request's.
+    pub(super) fn post(&mut self, channel: u16, wqe_tail: u32) -> Result<(), Failure> {
+        let Site { fabric, window, .. } = self.site;
+        let channel = tables::channel(fabric, window, channel)?;
+        // The pairs are lent out while one of them runs: the requests need the rest of the device.
+        let pairs = core::mem::take(&mut self.pairs);
+        let known = pairs.binary_search_by_key(&channel.queue, |pair| pair.id).ok();
+        let pair = known.map(|index| &mut pairs[index]).filter(|pair| pair.is_current(window));
+        let done = match pair.filter(|_| channel.protocol.uses_queue_pair()) {
+            None => Err(ErrorCode::SQE_CHANNEL.into()),
+            Some(pair) if pair.is_broken => Err(ErrorCode::QP_ERROR.into()),
+            Some(pair) => self.run_pair(pair, &channel, wqe_tail),
+        };
+        self.pairs = pairs;
+        done
+    }
+
+    fn run_pair(&mut self, pair: &mut Queue, channel: &Channel<'_>, wqe_tail: u32) -> Result<(), Failure> {
+        let window = &self.site.window;
+        let memory = pair.memory(window);
+        // ORDER: the entries are the thread's, written before the doorbell of the post; this store is for readers.
+        window.word(npu::DOORBELLS + 8 * u64::from(pair.id)).store(u64::from(wqe_tail), Ordering::Release);
+        pair.consumer.refresh(&memory)?;
+        while let Some(descriptor) = pair.consumer.entry(&memory) {
+            let wqe = Wqe::from(descriptor);
+            let done = WorkRequest::parse(&wqe).map_err(Refusal::from);
+            if let Err(refusal) = done.and_then(|(request, _)| self.request(&request, channel)) {
+                pair.is_broken = true;
+                pair.consumer.publish(&memory);
+                return Err(Failure::Work(completion_of(&wqe, pair.place(), refusal)));
+            }
+            pair.consumer.advance(&memory);
+            self.books.counters.work_requests += 1;
+        }
+        pair.consumer.publish(&memory);
+        Ok(())
+    }
+
+    fn request(&mut self, request: &WorkRequest, channel: &Channel<'_>) -> Result<(), Refusal> {
+        let window = &self.site.window;
+        let near = |operand: Operand, need| End { window, operand, need };
+        let far = |operand: Operand, need| End { window: channel.peer, operand, need };
+        let limits = channel.limits;
+        match *request {
+            WorkRequest::Write { local, remote, len, reduction, notify } => {
+                let (src, dst) = (near(local, Access::READ), far(remote, Access::PEER_WRITE));
+                Move { src, dst, len, reduction, limits }.perform()?;
+                self.books.counters.count_sent(channel.protocol, len);
+                self.count_payload(len, reduction.is_some());
+                notify.map_or(Ok(()), |notify| self.record_at(channel, notify))
+            }
+            WorkRequest::Read { local, remote, len, reduction } => {
+                let (src, dst) = (far(remote, Access::PEER_READ), near(local, Access::WRITE));
+                Move { src, dst, len, reduction, limits }.perform()?;
+                self.books.counters.count_received(channel.protocol, len);
+                self.count_payload(len, reduction.is_some());
+                Ok(())
+            }
+            WorkRequest::Record { notify } => self.record_at(channel, notify),
+        }
+    }
+}
+
+/// Returns the completion that reports on a work request.
+fn completion_of(wqe: &Wqe, place: Place, refusal: Refusal) -> Cqe {
+    let Refusal { code, address: DeviceAddr(address) } = refusal;
+    Cqe {
+        task: wqe.task,
+        address,
+        code,
+        queue: place.queue,
+        step: wqe.step,
+        peer: wqe.peer,
+        position: place.position,
+        skeleton: wqe.phase,
+        opcode: wqe.opcode,
+        reserved: 0,
+        phase: 0,
+    }
+}

@@ -1,0 +1,190 @@
+//! The queues of an NPU as its device knows them.
+//!
+//! The host takes queue slots lowest free first and bumps a slot's generation each time; so the slots ever taken are
+//! a prefix of the table, and a slot has changed hands exactly when its generation has.
+
+use core::sync::atomic::Ordering;
+
+use wire::npu::{self, QueueKind, QueueSlot};
+use wire::{DESCRIPTOR_BYTES, Descriptor, DeviceAddr, Sqe};
+use zerocopy::transmute;
+
+use super::execute::Place;
+use crate::memory::Window;
+use crate::queue::{Consumer, RingMemory};
+
+/// Why a queue does not go on although it has an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// Its entry waits for a notify.
+    Notify(u32),
+    /// Its entry wants a completion and the completion ring is full.
+    Completion,
+}
+
+/// One ring that exists.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) id: u16,
+    pub(super) ring: u64,
+    pub(super) generation: u32,
+    pub(super) consumer: Consumer,
+    /// The entry at the head, copied out, where it could not be executed at once.
+    pub(super) held: Option<(Sqe, Hold)>,
+    /// A queue pair in its error state.
+    pub(super) is_broken: bool,
+}
+
+impl Queue {
+    /// Returns what the consumer reads.
+    #[inline]
+    pub(super) const fn memory<'a>(&self, window: &'a Window) -> Ring<'a> {
+        Ring { window, ring: self.ring, id: self.id }
+    }
+
+    /// Returns where the entry at the head stands.
+    #[inline]
+    pub(super) const fn place(&self) -> Place {
+        Place { queue: self.id, position: self.consumer.cursor().head_half() }
+    }
+
+    /// Returns the entry at the head, copied out once however often it is held; `None` where there is none.
+    #[inline]
+    pub(super) fn take(&mut self, memory: &Ring<'_>) -> Option<Sqe> {
+        match self.held.take() {
+            Some((sqe, _)) => Some(sqe),
+            None => self.consumer.entry(memory).map(Sqe::from),
+        }
+    }
+
+    /// Returns whether the slot still holds this queue.
+    #[inline]
+    pub(super) fn is_current(&self, window: &Window) -> bool {
+        generation(window, self.id) == self.generation
+    }
+
+    /// Returns whether running this queue could make progress, from one load.
+    #[inline]
+    pub(super) fn may_run(&self, window: &Window, completions_have_room: impl Fn() -> bool) -> bool {
+        match self.held {
+            Some((_, Hold::Notify(notify))) => {
+                // ORDER: a hint; the wait itself loads again with acquire order.
+                window.half(npu::NOTIFIES + 4 * u64::from(notify)).load(Ordering::Relaxed) != 0
+            }
+            Some((_, Hold::Completion)) => completions_have_room(),
+            None => {
+                let cursor = self.consumer.cursor();
+                // ORDER: a hint; the consumer loads the doorbell again with acquire order.
+                let doorbell = window.word(npu::DOORBELLS + 8 * u64::from(self.id)).load(Ordering::Relaxed);
+                cursor.outstanding() != 0 || doorbell != cursor.tail_word()
+            }
+        }
+    }
+}
+
+/// The memory of one ring.
+#[derive(Clone, Copy)]
+pub(super) struct Ring<'a> {
+    window: &'a Window,
+    ring: u64,
+    id: u16,
+}
+
+impl RingMemory for Ring<'_> {
+    #[inline]
+    fn doorbell(&self) -> u64 {
+        // ORDER: pairs with the producer's release store of the doorbell: entries were written before it.
+        self.window.word(npu::DOORBELLS + 8 * u64::from(self.id)).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn entry(&self, slot: u64) -> Descriptor {
+        self.window.descriptor(self.ring + slot * DESCRIPTOR_BYTES as u64)
+    }
+
+    #[inline]
+    fn publish(&self, head: u64) {
+        // ORDER: pairs with the producer's acquire load of the head: our reads of the entries come before it.
+        self.window.word(npu::HEADS + 8 * u64::from(self.id)).store(head, Ordering::Release);
+    }
+}
+
+/// All queues of an NPU.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    /// Generation last seen of each slot ever taken.
+    generations: Vec<u32>,
+    /// Threads, by ascending slot.
+    pub(super) threads: Vec<Queue>,
+    /// Queue pairs, by ascending slot.
+    pub(super) pairs: Vec<Queue>,
+}
+
+impl Queues {
+    /// Looks for slots taken since the last look, and returns whether there are any.
+    #[inline]
+    pub(super) fn extend(&mut self, window: &Window, first: u64) -> bool {
+        let known = self.generations.len();
+        while let Ok(id) = u16::try_from(self.generations.len())
+            && u64::from(id) < npu::MAX_QUEUES
+            && generation(window, id) != 0
+        {
+            self.generations.push(0);
+            self.update(window, id, first);
+        }
+        self.generations.len() != known
+    }
+
+    /// Looks at every slot again and returns whether any has changed hands.
+    pub(super) fn refresh(&mut self, window: &Window, first: u64) -> bool {
+        let mut changed = self.extend(window, first);
+        for id in (0..self.generations.len()).filter_map(|id| u16::try_from(id).ok()) {
+            if generation(window, id) != self.generations[usize::from(id)] {
+                self.update(window, id, first);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Forgets all queues until their slots change hands.
+    pub(super) fn abandon(&mut self) {
+        self.threads.clear();
+        self.pairs.clear();
+    }
+
+    fn update(&mut self, window: &Window, id: u16, first: u64) {
+        self.threads.retain(|queue| queue.id != id);
+        self.pairs.retain(|queue| queue.id != id);
+        let at = slot_offset(id);
+        // ORDER: pairs with the driver's release store of the last word of a slot.
+        self.generations[usize::from(id)] = generation(window, id);
+        let slot: QueueSlot = transmute!(window.load_words::<4>(at));
+        let kind =
+            [QueueKind::Thread, QueueKind::QueuePair].into_iter().find(|kind| *kind as u8 == slot.kind);
+        let Some((kind, queue)) = kind.zip(open(window, id, &slot, first)) else { return };
+        let list = if kind == QueueKind::Thread { &mut self.threads } else { &mut self.pairs };
+        let place = list.partition_point(|other| other.id < id);
+        list.insert(place, queue);
+    }
+}
+
+/// Returns the queue in a slot; `None` where the slot is free or describes no ring of this window.
+fn open(window: &Window, id: u16, slot: &QueueSlot, first: u64) -> Option<Queue> {
+    let consumer = Consumer::new(first, slot.depth)?;
+    let ring = window.offset(DeviceAddr(slot.ring), u64::from(slot.depth) * DESCRIPTOR_BYTES as u64)?;
+    let generation = slot.generation;
+    let queue = Queue { id, ring, generation, consumer, held: None, is_broken: false };
+    ring.is_multiple_of(DESCRIPTOR_BYTES as u64).then_some(queue)
+}
+
+const fn slot_offset(id: u16) -> u64 {
+    npu::QUEUES + id as u64 * size_of::<QueueSlot>() as u64
+}
+
+/// Returns the generation of a slot.
+#[inline]
+fn generation(window: &Window, id: u16) -> u32 {
+    const { assert!(core::mem::offset_of!(QueueSlot, generation) == 16) };
+    window.half(slot_offset(id) + 16).load(Ordering::Acquire)
+}

@@ -1,0 +1,178 @@
+//! What the device reads of the tables that the host writes: regions, channels, notifies.
+//!
+//! Nothing is remembered between two tasks: a region that was released, or a channel that was cut, is noticed by the
+//! next task that names it. Every value read is data to check, never an index to trust.
+
+use core::sync::atomic::{Ordering, fence};
+
+use wire::npu::{self, Access, ChannelSlot, Protocol, RegionSlot};
+use wire::{DeviceAddr, ErrorCode, Operand};
+use zerocopy::transmute;
+
+use super::Refusal;
+use crate::fabric::Fabric;
+use crate::memory::{Span, Window};
+
+/// Words of a 32-byte table entry.
+pub(crate) const SLOT_WORDS: usize = 4;
+
+/// Returns the bytes at one end of a transfer, after every check the region table allows.
+#[inline]
+pub(super) fn check_operand(
+    window: &Window,
+    operand: Operand,
+    len: u64,
+    need: Access,
+) -> Result<Span<'_>, Refusal> {
+    let refuse = |code| Refusal { code, address: operand.addr };
+    let at = npu::REGIONS + RegionSlot::index(operand.token) * size_of::<RegionSlot>() as u64;
+    let [addr, bytes, identity, _] = window.load_words::<SLOT_WORDS>(at);
+    // ORDER: pairs with the driver's stores of a slot: it clears the token before it changes anything else and sets it
+    // after everything else. The same token before and after means that the fields in between belong to it.
+    fence(Ordering::Acquire);
+    let token = token_of(window.word(at + 16).load(Ordering::Acquire));
+    if token == 0 || operand.token == 0 {
+        return Err(refuse(ErrorCode::DMA_UNREGISTERED));
+    }
+    if token != operand.token || token_of(identity) != token {
+        return Err(refuse(ErrorCode::DMA_TOKEN));
+    }
+    let inside = operand.addr.0.checked_sub(addr).and_then(|offset| offset.checked_add(len));
+    if inside.is_none_or(|end| end > bytes) {
+        return Err(refuse(ErrorCode::DMA_BOUNDS));
+    }
+    if !access_of(identity).contains(need) {
+        return Err(refuse(ErrorCode::DMA_ACCESS));
+    }
+    window.span(operand.addr, len).ok_or_else(|| refuse(ErrorCode::DMA_BOUNDS))
+}
+
+// CAST: the low half of the word that holds token and access.
+#[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
+#[inline]
+const fn token_of(identity: u64) -> u32 {
+    identity as u32
+}
+
+#[inline]
+const fn access_of(identity: u64) -> Access {
+    Access::from_bits_retain((identity >> 32) as u32)
+}
+
+/// A channel that is connected.
+#[derive(Clone, Copy)]
+pub(super) struct Channel<'a> {
+    pub(super) peer_npu: u32,
+    pub(super) peer: &'a Window,
+    pub(super) protocol: Protocol,
+    pub(super) queue: u16,
+    pub(super) limits: Limits,
+}
+
+/// What one engine or link can move at most.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Longest transfer, bytes.
+    pub(super) max_len: u64,
+    /// Bit per data type that it reduces.
+    pub(super) reduce_types: u32,
+    /// Bit per reduction that it does.
+    pub(super) reduce_ops: u32,
+}
+
+impl Limits {
+    /// A copy engine on its own memory.
+    pub(super) const SDMA: Self = Self {
+        max_len: npu::sdma::MAX_LEN,
+        reduce_types: npu::sdma::REDUCE_TYPES,
+        reduce_ops: npu::sdma::REDUCE_OPS,
+    };
+    /// A processor core: reduces whatever has a reduction (the parser refused what has none).
+    pub(super) const AICPU: Self =
+        Self { max_len: npu::sdma::MAX_LEN, reduce_types: u32::MAX, reduce_ops: u32::MAX };
+    const ROCE: Self = Self {
+        max_len: npu::roce::MAX_LEN,
+        reduce_types: npu::roce::REDUCE_TYPES,
+        reduce_ops: npu::roce::REDUCE_OPS,
+    };
+    const UB: Self = Self {
+        max_len: npu::ub::MAX_LEN,
+        reduce_types: npu::ub::REDUCE_TYPES,
+        reduce_ops: npu::ub::REDUCE_OPS,
+    };
+
+    /// What both the engine of a protocol and this link can do.
+    #[inline]
+    fn of(slot: &ChannelSlot, protocol: Protocol) -> Self {
+        let engine = match protocol {
+            Protocol::Hccs => Self::SDMA,
+            Protocol::Roce => Self::ROCE,
+            Protocol::Ub => Self::UB,
+        };
+        Self {
+            max_len: engine.max_len.min(slot.max_len),
+            reduce_types: engine.reduce_types & slot.reduce_types,
+            reduce_ops: engine.reduce_ops & slot.reduce_ops,
+        }
+    }
+}
+
+/// Returns a connected channel.
+///
+/// # Errors
+/// `SQE_CHANNEL` when there is none of that number.
+#[inline]
+pub(super) fn channel<'a>(fabric: &'a Fabric, window: &Window, index: u16) -> Result<Channel<'a>, ErrorCode> {
+    if u64::from(index) >= npu::MAX_CHANNELS {
+        return Err(ErrorCode::SQE_CHANNEL);
+    }
+    let at = npu::CHANNELS + u64::from(index) * size_of::<ChannelSlot>() as u64;
+    // ORDER: pairs with the driver's release store of the first word, which is its last when it connects.
+    let first = window.word(at).load(Ordering::Acquire);
+    let [_, second, third, fourth] = window.load_words::<SLOT_WORDS>(at);
+    let slot: ChannelSlot = transmute!([first, second, third, fourth]);
+    let protocol = Protocol::try_from(slot.protocol).map_err(|_| ErrorCode::SQE_CHANNEL)?;
+    let peer = fabric.get(slot.peer_npu).filter(|_| slot.connected == 1).ok_or(ErrorCode::SQE_CHANNEL)?;
+    let limits = Limits::of(&slot, protocol);
+    Ok(Channel { peer_npu: slot.peer_npu, peer, protocol, queue: slot.queue, limits })
+}
+
+/// Sets a notify of an NPU.
+///
+/// # Errors
+/// `SQE_CHANNEL` when it has no such notify, `NOTIFY_TWICE` when it is set already.
+#[inline]
+pub(super) fn record(fabric: &Fabric, npu: u32, window: &Window, notify: u32) -> Result<(), Refusal> {
+    let at = notify_offset(notify)?;
+    if fabric.signals().loses(npu, notify) {
+        return Ok(());
+    }
+    // ORDER: pairs with the acquire load in `try_wait`: whatever was stored before the record is seen after the wait.
+    if window.half(at).swap(1, Ordering::Release) != 0 {
+        return Err(Refusal { code: ErrorCode::NOTIFY_TWICE, address: DeviceAddr(window.base().0 + at) });
+    }
+    Ok(())
+}
+
+/// Clears a notify of this NPU if it is set, and returns whether it was.
+///
+/// # Errors
+/// `SQE_CHANNEL` when there is no such notify.
+#[inline]
+pub(super) fn try_wait(window: &Window, notify: u32) -> Result<bool, ErrorCode> {
+    let word = window.half(notify_offset(notify)?);
+    // ORDER: pairs with the release swap in `record`.
+    let set = word.load(Ordering::Acquire) != 0;
+    if set {
+        // ORDER: only this engine clears. A peer records again only after it has learnt, through a release of ours
+        // that comes later, that this wait is over.
+        word.store(0, Ordering::Relaxed);
+    }
+    Ok(set)
+}
+
+#[inline]
+fn notify_offset(notify: u32) -> Result<u64, ErrorCode> {
+    let known = u64::from(notify) < npu::MAX_NOTIFIES;
+    if known { Ok(npu::NOTIFIES + 4 * u64::from(notify)) } else { Err(ErrorCode::SQE_CHANNEL) }
+}

@@ -1,0 +1,50 @@
+//! What a thread does between two passes when there was nothing to do.
+
+use core::hint;
+use core::time::Duration;
+use std::thread;
+use std::time::Instant;
+
+use super::visit::Work;
+
+/// Passes without progress before the thread offers its core to others.
+const SPINS: u32 = 64;
+/// Idle time before it sleeps.
+const AWAKE: Duration = Duration::from_millis(1);
+/// How long it sleeps at a time; the system adds up to as much again.
+const NAP: Duration = Duration::from_micros(25);
+/// Passes with progress between two looks at the clock.
+const LOOK_EVERY: u32 = 64;
+
+/// How long a thread has had nothing to do.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    passes: u32,
+    since: Option<Instant>,
+    busy_passes: u32,
+}
+
+impl Idle {
+    /// Pauses for as long as the last passes suggest, and returns whether the deadline has passed.
+    #[inline]
+    pub(super) fn pause(&mut self, work: &Work, deadline: Option<Instant>) -> bool {
+        if work.progress {
+            (self.passes, self.since) = (0, None);
+            self.busy_passes = (self.busy_passes + 1) % LOOK_EVERY;
+            return self.busy_passes == 0 && deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        }
+        self.passes = self.passes.saturating_add(1);
+        if self.passes < SPINS {
+            hint::spin_loop();
+            return false;
+        }
+        let now = Instant::now();
+        let since = *self.since.get_or_insert(now);
+        if work.busy || now - since < AWAKE {
+            thread::yield_now();
+        } else {
+            thread::sleep(NAP);
+        }
+        deadline.is_some_and(|deadline| now >= deadline)
+    }
+}

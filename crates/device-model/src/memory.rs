@@ -1,0 +1,290 @@
+//! The window of one NPU in this process: bounds, words, bytes.
+//!
+//! A [`Window`] is a stretch of a mapping that other threads and processes use too. Three ways lead to its bytes and
+//! each checks its range first: [`Window::word`] and [`Window::half`] give atomics, for everything that two parties
+//! touch at once; [`Window::read`], [`Window::write`] and [`Window::fill`] copy; a [`Span`] is what an engine moves
+//! or reduces. Nobody gets a plain reference to memory that others write.
+//!
+//! No meaning is given to any byte here; device addresses become offsets in [`Window::offset`] and nowhere else.
+
+// UNSAFETY: memory that other processes map can only be reached through raw pointers; this module turns them into
+// checked ranges and atomics, and is the only one in the crate that follows them.
+#![expect(unsafe_code, reason = "the one place where pointers into the mapping are followed")]
+
+use core::ptr;
+use core::slice;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use memmap2::MmapRaw;
+use wire::{Descriptor, DeviceAddr, ErrorCode, Reduction};
+
+use crate::reduce;
+
+/// The memory of one NPU: `bytes` bytes that device addresses from `base` on name. Cloning shares the memory.
+#[derive(Clone, Debug)]
+pub struct Window {
+    mapping: Arc<MmapRaw>,
+    /// Offset of the window in the mapping, bytes.
+    start: usize,
+    bytes: u64,
+    base: DeviceAddr,
+}
+
+impl Window {
+    /// Returns the window of `bytes` bytes at `start` of `mapping`.
+    ///
+    /// # Panics
+    /// When the mapping is shorter, or start or length is no multiple of 64.
+    pub(crate) fn new(mapping: Arc<MmapRaw>, start: usize, bytes: usize, base: DeviceAddr) -> Self {
+        let end = start.checked_add(bytes);
+        assert!(end.is_some_and(|end| end <= mapping.len()), "a window lies inside its mapping");
+        assert!(start.is_multiple_of(64) && bytes.is_multiple_of(64), "a window consists of whole lines");
+        Self { mapping, start, bytes: bytes as u64, base }
+    }
+
+    /// Returns the device address of the first byte.
+    #[must_use]
+    pub const fn base(&self) -> DeviceAddr {
+        self.base
+    }
+
+    /// Returns the number of bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns where in the window the `len` bytes at `addr` lie, or `None` when they do not all lie in it.
+    #[inline]
+    #[must_use]
+    pub fn offset(&self, addr: DeviceAddr, len: u64) -> Option<u64> {
+        let offset = addr.0.checked_sub(self.base.0)?;
+        (offset.checked_add(len)? <= self.bytes).then_some(offset)
+    }
+
+    /// Returns a pointer to `len` bytes at `offset`.
+    ///
+    /// # Panics
+    /// When they are not inside the window.
+    #[inline]
+    fn pointer(&self, offset: u64, len: u64) -> *mut u8 {
+        let end = offset.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.bytes),
+            "offset {offset:#x} + {len:#x} is outside the window"
+        );
+        // CAST: offsets inside a mapping of this process fit its pointers.
+        #[expect(clippy::cast_possible_truncation, reason = "at most `bytes`, which came from a usize")]
+        let offset = offset as usize;
+        // SAFETY:
+        // 1. `start + bytes <= mapping.len()`, checked in `new`; `offset + len <= bytes`, checked above.
+        // 2. The mapping lives as long as `self` holds it.
+        unsafe { self.mapping.as_mut_ptr().add(self.start + offset) }
+    }
+
+    /// Returns `N` consecutive words at `offset`.
+    ///
+    /// # Panics
+    /// When they are not inside the window or not 8-byte aligned.
+    #[inline]
+    pub(crate) fn words<const N: usize>(&self, offset: u64) -> &[AtomicU64; N] {
+        assert!(offset.is_multiple_of(8), "a word is aligned");
+        let words = self.pointer(offset, 8 * N as u64).cast::<[AtomicU64; N]>();
+        // SAFETY:
+        // 1. `pointer` checked that all the bytes are mapped; the mapping outlives the borrow of `self`.
+        // 2. The mapping starts at a page and the window at a line, so the pointer is 8-byte aligned.
+        // 3. An atomic may be changed by others while a shared reference to it exists, also from other processes.
+        unsafe { &*words }
+    }
+
+    /// Returns the word at `offset` (of the tables in `wire::npu`).
+    ///
+    /// # Panics
+    /// When it is not inside the window or not 8-byte aligned.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, offset: u64) -> &AtomicU64 {
+        &self.words::<1>(offset)[0]
+    }
+
+    /// Returns the 4-byte word at `offset`.
+    ///
+    /// # Panics
+    /// When it is not inside the window or not 4-byte aligned.
+    #[inline]
+    #[must_use]
+    pub fn half(&self, offset: u64) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4), "a half word is aligned");
+        let half = self.pointer(offset, 4).cast::<AtomicU32>();
+        // SAFETY: as in `words`, with 4 bytes.
+        unsafe { &*half }
+    }
+
+    /// Copies a ring entry out, each of its words once.
+    ///
+    /// # Panics
+    /// As [`Window::word`].
+    #[inline]
+    pub(crate) fn descriptor(&self, offset: u64) -> Descriptor {
+        Descriptor { lanes: self.load_words(offset) }
+    }
+
+    /// Loads `N` words, each once, in no particular order.
+    #[inline]
+    pub(crate) fn load_words<const N: usize>(&self, offset: u64) -> [u64; N] {
+        self.words::<N>(offset).each_ref().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// Stores `N` words; the one at index `last` is stored with release order, after all others.
+    #[inline]
+    pub(crate) fn store_words<const N: usize>(&self, offset: u64, values: [u64; N], last: usize) {
+        let words = self.words::<N>(offset);
+        for (index, (word, value)) in words.iter().zip(values).enumerate() {
+            if index != last {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        words[last].store(values[last], Ordering::Release);
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Panics
+    /// When they are not inside the window.
+    pub fn read(&self, offset: u64, into: &mut [u8]) {
+        let from = self.pointer(offset, into.len() as u64);
+        // SAFETY:
+        // 1. `pointer` checked the source; the destination is a slice of this process outside the mapping.
+        // 2. Who else writes these bytes meanwhile broke the protocol that hands them over; then, as on silicon, the
+        //    copied bytes are undefined. They are bytes: any value is valid.
+        unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Panics
+    /// When they are not inside the window.
+    pub fn write(&self, offset: u64, bytes: &[u8]) {
+        let to = self.pointer(offset, bytes.len() as u64);
+        // SAFETY: as in `read`, with the roles exchanged.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    /// Sets `len` bytes to `byte`.
+    ///
+    /// # Panics
+    /// When they are not inside the window.
+    pub fn fill(&self, offset: u64, len: u64, byte: u8) {
+        let to = self.pointer(offset, len);
+        // CAST: `pointer` checked that `len` is at most the length of a mapping.
+        #[expect(clippy::cast_possible_truncation, reason = "at most `bytes`, which came from a usize")]
+        let len = len as usize;
+        // SAFETY: as in `write`.
+        unsafe { ptr::write_bytes(to, byte, len) };
+    }
+
+    /// Returns `count` ring entries for writing.
+    ///
+    /// # Panics
+    /// When they are not inside the window or not 64-byte aligned.
+    ///
+    /// # Safety
+    /// 1. No other party reads or writes these entries while the borrow lives.
+    /// 2. The caller makes no second borrow of them meanwhile: the window is shared and cannot prevent it.
+    #[expect(clippy::mut_from_ref, reason = "the caller owns the entries, requirement 2")]
+    pub(crate) unsafe fn entries(&self, offset: u64, count: usize) -> &mut [Descriptor] {
+        assert!(offset.is_multiple_of(64), "a ring entry is aligned");
+        let first = self.pointer(offset, 64 * count as u64).cast::<Descriptor>();
+        // SAFETY:
+        // 1. `pointer` checked the bytes; page, window and offset are 64-byte aligned; any bytes are a descriptor.
+        // 2. Exclusive use is requirements 1 and 2 of this function.
+        unsafe { slice::from_raw_parts_mut(first, count) }
+    }
+
+    /// Returns the `len` bytes at `addr` as one end of a transfer, or `None` when they do not all lie in the window.
+    #[inline]
+    pub(crate) fn span(&self, addr: DeviceAddr, len: u64) -> Option<Span<'_>> {
+        let offset = self.offset(addr, len)?;
+        Some(Span { window: self, offset, len })
+    }
+}
+
+/// Checked bytes of a window: one end of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span<'a> {
+    window: &'a Window,
+    offset: u64,
+    len: u64,
+}
+
+impl Span<'_> {
+    /// Returns whether the two have a byte in common, whichever address spaces they were named in.
+    #[inline]
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let (here, there) = (self.position(), other.position());
+        here < there + other.len && there < here + self.len
+    }
+
+    /// Offset in the mapping, the same for all NPUs.
+    #[inline]
+    fn position(&self) -> u64 {
+        self.window.start as u64 + self.offset
+    }
+
+    #[inline]
+    fn pointer(&self) -> *mut u8 {
+        self.window.pointer(self.offset, self.len)
+    }
+
+    // CAST: a span lies in a mapping, whose length is a usize.
+    #[expect(clippy::cast_possible_truncation, reason = "at most the length of a mapping")]
+    #[inline]
+    fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Copies `src` here.
+    ///
+    /// # Errors
+    /// `SQE_OVERLAP` when the two overlap, `SQE_LENGTH` when their lengths differ.
+    #[inline]
+    pub(crate) fn copy_from(&self, src: &Self) -> Result<(), ErrorCode> {
+        self.check_pair(src)?;
+        // SAFETY:
+        // 1. Both ranges are inside their windows and do not overlap, checked above and in `pointer`.
+        // 2. A task graph that lets two transfers race leaves undefined bytes in the buffer, as on silicon; nothing
+        //    but bytes is made of them.
+        unsafe { ptr::copy_nonoverlapping(src.pointer(), self.pointer(), self.len()) };
+        Ok(())
+    }
+
+    /// Reduces `src` into these bytes.
+    ///
+    /// # Errors
+    /// `SQE_OVERLAP` when the two overlap, `SQE_LENGTH`, `SQE_ALIGNMENT` and `SQE_REDUCE` as [`reduce::reduce`].
+    #[inline]
+    pub(crate) fn reduce_from(&self, src: &Self, reduction: Reduction) -> Result<(), ErrorCode> {
+        self.check_pair(src)?;
+        // SAFETY:
+        // 1. The range is inside its window, checked in `pointer`, and any bytes are valid.
+        // 2. It does not overlap `src`. Other threads of this process reach payload only through this module, which
+        //    keeps no reference beyond one call; a task graph in which two transfers race is refused by the verifier
+        //    and leaves undefined bytes, as on silicon.
+        let dst = unsafe { slice::from_raw_parts_mut(self.pointer(), self.len()) };
+        // SAFETY: as above, for reading.
+        let src = unsafe { slice::from_raw_parts(src.pointer().cast_const(), src.len()) };
+        reduce::reduce(reduction.dtype, reduction.op, dst, src)
+    }
+
+    #[inline]
+    fn check_pair(&self, src: &Self) -> Result<(), ErrorCode> {
+        if self.len != src.len {
+            Err(ErrorCode::SQE_LENGTH)
+        } else if self.overlaps(src) {
+            Err(ErrorCode::SQE_OVERLAP)
+        } else {
+            Ok(())
+        }
+    }
+}
