@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod image;
+pub mod qemu;
 mod quote;
 pub mod rank_table;
 pub mod settings;

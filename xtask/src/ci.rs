@@ -24,7 +24,9 @@ pub(crate) fn run() -> Result<()> {
     );
     checks.command(
         "documentation",
-        command::cargo("doc").args(["--workspace", "--no-deps", "--document-private-items"]).env("RUSTDOCFLAGS", "-D warnings"),
+        command::cargo("doc")
+            .args(["--workspace", "--no-deps", "--document-private-items"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
     );
     checks.task("set-up", "cargo xtask setup", setup::run);
     let mut image = None;

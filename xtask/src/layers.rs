@@ -44,7 +44,8 @@ pub(crate) fn check() -> Result<()> {
         }
         let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
         let normal = dependencies.iter().filter(|dependency| dependency["kind"].is_null());
-        let ours = normal.filter_map(|dependency| dependency["name"].as_str()).filter(|to| names.contains(to));
+        let ours =
+            normal.filter_map(|dependency| dependency["name"].as_str()).filter(|to| names.contains(to));
         faults.extend(ours.filter_map(|to| fault(name, to)));
     }
     if !faults.is_empty() {
@@ -62,7 +63,9 @@ fn fault(from: &str, to: &str) -> Option<String> {
     }
     match (layer(from), layer(to)) {
         (Some(from), Some(to)) if from > to => None,
-        (Some(upper), Some(lower)) => Some(format!("{from} (layer {upper}) -> {to} (layer {lower}) does not go down")),
+        (Some(upper), Some(lower)) => {
+            Some(format!("{from} (layer {upper}) -> {to} (layer {lower}) does not go down"))
+        }
         (None, _) => Some(format!("{from} is in no layer: add it to xtask/src/layers.rs")),
         (_, None) => Some(format!("{to} is in no layer: add it to xtask/src/layers.rs")),
     }

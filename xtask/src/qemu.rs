@@ -20,7 +20,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// When there is no emulator, when the image does not end in time, or ends with another code than 0.
 pub(crate) fn run() -> Result<()> {
     let image = image::build()?;
-    let version = setup::emulator_version().with_context(|| format!("no {}: run `cargo xtask setup`", setup::QEMU))?;
+    let version =
+        setup::emulator_version().with_context(|| format!("no {}: run `cargo xtask setup`", setup::QEMU))?;
     println!("{version}");
     let mut qemu = Command::new(setup::QEMU);
     qemu.args(["-M", "virt", "-cpu", "cortex-a72", "-m", "64", "-accel", "tcg,thread=single"]);

@@ -21,10 +21,7 @@ pub(crate) const QEMU: &str = "qemu-system-aarch64";
 /// # Errors
 /// When a piece is missing and cannot be installed; the other piece is set up all the same.
 pub(crate) fn run() -> Result<()> {
-    let pieces = [
-        ("aarch64 target", toolchain().map(|found| found.to_string())),
-        ("emulator", emulator()),
-    ];
+    let pieces = [("aarch64 target", toolchain().map(|found| found.to_string())), ("emulator", emulator())];
     let mut missing = Vec::new();
     for (name, outcome) in pieces {
         match outcome {

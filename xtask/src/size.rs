@@ -24,8 +24,10 @@ pub(crate) struct Options {
 }
 
 /// Entry points of a stack: where it starts to be used, and the linker symbols that bound it.
-const STACKS: &[(&str, &str, &str)] =
-    &[("core_entry", "__core_stack_bytes", "one core"), ("exception_entry", "__exception_stack_bytes", "exceptions")];
+const STACKS: &[(&str, &str, &str)] = &[
+    ("core_entry", "__core_stack_bytes", "one core"),
+    ("exception_entry", "__exception_stack_bytes", "exceptions"),
+];
 
 /// Prints the report.
 ///

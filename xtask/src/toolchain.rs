@@ -84,9 +84,10 @@ pub(crate) fn find() -> Result<Option<Toolchain>> {
     if wanted == Preference::Rustup {
         return Ok(None);
     }
-    Ok(debian_version().map(|version| sysroot_dir(&version)).filter(|dir| is_complete(dir)).map(
-        |dir| Toolchain::Debian { rustc: wrapper(&dir) },
-    ))
+    Ok(debian_version()
+        .map(|version| sysroot_dir(&version))
+        .filter(|dir| is_complete(dir))
+        .map(|dir| Toolchain::Debian { rustc: wrapper(&dir) }))
 }
 
 fn has_target() -> bool {

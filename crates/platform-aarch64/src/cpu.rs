@@ -4,7 +4,10 @@
 //! does not exist there.
 
 // UNSAFETY: the yield hint has no other name than its instruction; `spin_loop` compiles to another one.
-#![cfg_attr(target_arch = "aarch64", expect(unsafe_code, reason = "one hint instruction and the cycle counter"))]
+#![cfg_attr(
+    target_arch = "aarch64",
+    expect(unsafe_code, reason = "one hint instruction and the cycle counter")
+)]
 
 #[cfg(target_arch = "aarch64")]
 use aarch64_cpu::{

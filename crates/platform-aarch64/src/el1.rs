@@ -8,8 +8,8 @@
 
 use aarch64_cpu::asm::{self, barrier};
 use aarch64_cpu::registers::{
-    ELR_EL1, ESR_EL1, FAR_EL1, ID_AA64MMFR0_EL1, MAIR_EL1, ReadWriteable, Readable, SCTLR_EL1, SPSR_EL1, TCR_EL1,
-    TPIDR_EL1, TTBR0_EL1, Writeable,
+    ELR_EL1, ESR_EL1, FAR_EL1, ID_AA64MMFR0_EL1, MAIR_EL1, ReadWriteable, Readable, SCTLR_EL1, SPSR_EL1,
+    TCR_EL1, TPIDR_EL1, TTBR0_EL1, Writeable,
 };
 use smccc::Hvc;
 use smccc::psci;
@@ -70,8 +70,9 @@ impl Syndrome {
 #[inline]
 #[must_use]
 pub fn core_index() -> usize {
-    // CAST: usize has 64 bits here.
-    TPIDR_EL1.get() as usize
+    #[expect(clippy::cast_possible_truncation, reason = "usize has 64 bits on this target")]
+    let index = TPIDR_EL1.get() as usize;
+    index
 }
 
 /// Starts core `index` at the physical address `entry`, with `index` in its first register.
@@ -85,7 +86,7 @@ pub fn start_core(index: usize, entry: u64) -> Result<(), psci::Error> {
 /// Returns the affinity of core `index` on the `virt` machine: sixteen to a cluster.
 fn affinity(index: usize) -> u64 {
     let index = index as u64;
-    (index / 16) << 8 | index % 16
+    ((index / 16) << 8) | (index % 16)
 }
 
 /// Stops this core for good without using the processor.

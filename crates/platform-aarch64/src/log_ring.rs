@@ -10,6 +10,10 @@ use wire::{ErrorCode, npu};
 
 use crate::Window;
 
+/// Bytes of the ring.
+#[expect(clippy::cast_possible_truncation, reason = "32 KiB")]
+const BYTES: usize = npu::LOG_BYTES as usize;
+
 /// The producer's side of the ring.
 #[derive(Debug)]
 pub struct LogRing {
@@ -31,8 +35,7 @@ impl LogRing {
         Ok(Self {
             written,
             read: window.table_word(npu::LOG + 8)?,
-            // CAST: a constant far below 4 GiB.
-            bytes: window.table_bytes(npu::LOG + 16, npu::LOG_BYTES as usize)?,
+            bytes: window.table_bytes(npu::LOG + 16, BYTES)?,
             staged: written.load(Ordering::Relaxed),
             has_room: true,
             dropped: 0,
@@ -49,7 +52,6 @@ impl LogRing {
             return;
         }
         for byte in bytes {
-            // CAST: reduced modulo the length of the ring.
             let at = (self.staged % npu::LOG_BYTES) as usize;
             if let Some(cell) = self.bytes.get(at) {
                 cell.store(*byte, Ordering::Relaxed);
@@ -83,16 +85,15 @@ mod tests {
 
     use wire::npu;
 
-    use super::LogRing;
+    use super::{BYTES, LogRing};
     use crate::window::tests::window;
-
-    const RING: usize = npu::LOG_BYTES as usize;
 
     #[test]
     fn frames_appear_whole_and_wrap_around() {
         let window = window(128);
         let mut ring = LogRing::new(&window).unwrap();
-        let (written, read) = (window.table_word(npu::LOG).unwrap(), window.table_word(npu::LOG + 8).unwrap());
+        let (written, read) =
+            (window.table_word(npu::LOG).unwrap(), window.table_word(npu::LOG + 8).unwrap());
         ring.stage(&[1, 2]);
         ring.stage(&[3]);
         assert_eq!(written.load(Ordering::Acquire), 0, "nothing is visible before the end of the frame");
@@ -100,10 +101,10 @@ mod tests {
         assert_eq!(written.load(Ordering::Acquire), 3);
 
         read.store(3, Ordering::Release);
-        ring.stage(&[7; RING]);
+        ring.stage(&[7; BYTES]);
         ring.commit();
-        assert_eq!(written.load(Ordering::Acquire), 3 + RING as u64, "exactly full");
-        let bytes = window.table_bytes(npu::LOG + 16, RING).unwrap();
+        assert_eq!(written.load(Ordering::Acquire), 3 + BYTES as u64, "exactly full");
+        let bytes = window.table_bytes(npu::LOG + 16, BYTES).unwrap();
         assert!(bytes.iter().all(|byte| byte.load(Ordering::Relaxed) == 7));
     }
 
@@ -111,17 +112,18 @@ mod tests {
     fn a_frame_that_does_not_fit_is_dropped_as_a_whole() {
         let window = window(128);
         let mut ring = LogRing::new(&window).unwrap();
-        let (written, read) = (window.table_word(npu::LOG).unwrap(), window.table_word(npu::LOG + 8).unwrap());
-        ring.stage(&[7; RING - 1]);
+        let (written, read) =
+            (window.table_word(npu::LOG).unwrap(), window.table_word(npu::LOG + 8).unwrap());
+        ring.stage(&[7; BYTES - 1]);
         ring.commit();
         ring.stage(&[1]);
         ring.stage(&[2]);
         ring.commit();
-        assert_eq!((written.load(Ordering::Acquire), ring.dropped()), (RING as u64 - 1, 1));
+        assert_eq!((written.load(Ordering::Acquire), ring.dropped()), (BYTES as u64 - 1, 1));
 
         read.store(2, Ordering::Release);
         ring.stage(&[1, 2]);
         ring.commit();
-        assert_eq!((written.load(Ordering::Acquire), ring.dropped()), (RING as u64 + 1, 1));
+        assert_eq!((written.load(Ordering::Acquire), ring.dropped()), (BYTES as u64 + 1, 1));
     }
 }

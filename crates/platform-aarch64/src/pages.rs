@@ -135,8 +135,10 @@ impl<const N: usize> PageTables<N> {
         let index = self.used;
         let fresh = self.pool.get_mut(index).ok_or(MapError::Full)?;
         let page = if level + 2 == LEVELS.len() { TABLE_OR_PAGE } else { 0 };
-        for (entry, offset) in fresh.0.iter_mut().zip((0..).step_by(1).map(|i: u64| i * below)) {
-            *entry = if old & VALID == 0 { 0 } else { (old | page) + offset };
+        if old & VALID != 0 {
+            for (entry, index) in fresh.0.iter_mut().zip(0..) {
+                *entry = (old | page) + index * below;
+            }
         }
         let link = address(fresh) | VALID | TABLE_OR_PAGE;
         self.used += 1;
@@ -149,7 +151,7 @@ impl<const N: usize> PageTables<N> {
             Some(table) => table,
             None => &mut self.root,
         };
-        // CAST: the index is below 512.
+        #[expect(clippy::cast_possible_truncation, reason = "below 512")]
         let index = (at / size % ENTRIES as u64) as usize;
         // PANIC: reduced modulo the length of the table.
         &mut table.0[index]

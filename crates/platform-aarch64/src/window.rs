@@ -14,6 +14,9 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use wire::{Descriptor, DeviceAddr, ErrorCode, npu};
 
+/// Leading bytes, aligned words, trailing bytes.
+type Pieces<'a> = (&'a [AtomicU8], &'a [AtomicU64], &'a [AtomicU8]);
+
 /// The window of one NPU.
 #[derive(Debug)]
 pub struct Window {
@@ -94,8 +97,8 @@ impl Window {
         Ok(unsafe { at.as_ref() })
     }
 
-    /// Splits a range into leading bytes, aligned words and trailing bytes: bytes copy eight at a time.
-    fn pieces(&self, offset: u64, len: usize) -> Result<(&[AtomicU8], &[AtomicU64], &[AtomicU8]), ErrorCode> {
+    /// Splits a range, so that most bytes are copied eight at a time.
+    fn pieces(&self, offset: u64, len: usize) -> Result<Pieces<'_>, ErrorCode> {
         let at = self.pointer(offset, len, 1)?.cast::<AtomicU8>();
         // SAFETY: `pointer` returned `len` bytes inside the window, and atomics may be shared.
         let bytes = unsafe { slice::from_raw_parts(at.as_ptr(), len) };
@@ -124,7 +127,10 @@ unsafe impl hal::SharedMemory for Window {
         let (first, rest) = bytes.split_at_checked(head.len()).ok_or(ErrorCode::CONTEXT_ADDRESS)?;
         let (chunks, last) = rest.as_chunks::<8>();
         head.iter().zip(first).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
-        words.iter().zip(chunks).for_each(|(to, from)| to.store(u64::from_le_bytes(*from), Ordering::Relaxed));
+        words
+            .iter()
+            .zip(chunks)
+            .for_each(|(to, from)| to.store(u64::from_le_bytes(*from), Ordering::Relaxed));
         tail.iter().zip(last).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
         Ok(())
     }

@@ -22,7 +22,7 @@ pub const CORE_RECORDS: u64 = RAM_BASE + 0x11_0000;
 pub const IMAGE_BASE: u64 = RAM_BASE + 0x20_0000;
 /// Cores one image can drive, one for each NPU.
 pub const MAX_CORES: usize = 16;
-/// Memory that the machine maps is a multiple of so many bytes.
+/// Private memory is a multiple of so many bytes; the fabric of 4096.
 pub const MEMORY_GRANULE: u64 = 2 << 20;
 /// First word of a boot block, `AICPBOOT` in memory.
 pub const BOOT_MAGIC: u64 = u64::from_le_bytes(*b"AICPBOOT");
@@ -61,7 +61,7 @@ pub struct BootInfo {
     pub private_len: u64,
     /// Guest address of the fabric's first byte: right behind the private memory.
     pub fabric_addr: u64,
-    /// Bytes of the fabric, the memory shared by all NPUs and the host.
+    /// Bytes of the fabric, the memory shared by all NPUs and the host; a multiple of 4096.
     pub fabric_len: u64,
     /// The NPUs' windows; those from `core_count` on are zero.
     pub windows: [WindowPlace; MAX_CORES],
@@ -106,7 +106,7 @@ impl BootInfo {
         let count = usize::try_from(self.core_count).map_err(|_| ErrorCode::BOOT_FIELD)?;
         let windows = self.windows.get(..count).ok_or(ErrorCode::BOOT_FIELD)?;
         let is_memory = self.private_len.is_multiple_of(MEMORY_GRANULE)
-            && self.fabric_len.is_multiple_of(MEMORY_GRANULE)
+            && self.fabric_len.is_multiple_of(4096)
             && self.private_len > IMAGE_BASE - RAM_BASE
             && RAM_BASE.checked_add(self.private_len) == Some(self.fabric_addr)
             && self.fabric_addr.checked_add(self.fabric_len).is_some();

@@ -34,7 +34,8 @@ pub(crate) fn update() -> Result<()> {
 
 /// Returns the version that `install` would install, or `None` when no package source has it.
 pub(crate) fn candidate(package: &str) -> Option<String> {
-    let policy = command::output(Command::new("apt-cache").env("LC_ALL", "C").args(["policy", package])).ok()?;
+    let policy =
+        command::output(Command::new("apt-cache").env("LC_ALL", "C").args(["policy", package])).ok()?;
     let version = policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: "))?;
     (version != "(none)").then(|| version.to_owned())
 }
@@ -52,7 +53,17 @@ fn cost(packages: &[&str]) -> String {
     let says = |start: &str| text.lines().find_map(|line| line.strip_prefix(start)).map(str::to_owned);
     let download = says("Need to get ").and_then(|rest| rest.split(" of ").next().map(str::to_owned));
     let disk = says("After this operation, ").and_then(|rest| rest.split(" of ").next().map(str::to_owned));
-    format!("download {}, disk {}", download.as_deref().unwrap_or("none"), disk.as_deref().unwrap_or("none"))
+    let removed = removed(&text).map_or_else(String::new, |names| format!("; REPLACES {names}"));
+    let none = || "none".to_owned();
+    format!("download {}, disk {}{removed}", download.unwrap_or_else(none), disk.unwrap_or_else(none))
+}
+
+/// Returns the packages that apt wants to remove because they conflict.
+fn removed(answer: &str) -> Option<String> {
+    let (_, list) = answer.split_once("The following packages will be REMOVED:\n")?;
+    let names: Vec<&str> =
+        list.lines().take_while(|line| line.starts_with(' ')).flat_map(str::split_whitespace).collect();
+    Some(names.join(" "))
 }
 
 fn root_apt(arguments: &[&str]) -> Result<Command> {
@@ -73,4 +84,17 @@ fn root_apt(arguments: &[&str]) -> Result<Command> {
 fn apt_get(mut command: Command) -> Command {
     command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::removed;
+
+    #[test]
+    fn packages_that_go_are_named() {
+        let answer = "Suggested packages:\n  samba\nThe following packages will be REMOVED:\n  old-a old-b\n  old-c\n\
+                      The following NEW packages will be installed:\n  new\n";
+        assert_eq!(removed(answer).as_deref(), Some("old-a old-b old-c"));
+        assert_eq!(removed("The following NEW packages will be installed:\n  new\n"), None);
+    }
 }

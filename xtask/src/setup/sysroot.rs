@@ -39,9 +39,13 @@ pub(super) fn install() -> Result<Toolchain> {
     if toolchain::debian_version().is_none() || !Path::new(SOURCES).exists() {
         packages()?;
     }
-    let version = toolchain::debian_version().context("rustc-web is installed, but its compiler does not run")?;
+    let version =
+        toolchain::debian_version().context("rustc-web is installed, but its compiler does not run")?;
     let dir = toolchain::sysroot_dir(&version);
-    println!("sysroot: building core {version} for {} (half a minute each, 58 MB)", SYSROOT_TARGETS.join(", "));
+    println!(
+        "sysroot: building core {version} for {} (half a minute each, 58 MB)",
+        SYSROOT_TARGETS.join(", ")
+    );
     build(&dir).with_context(|| format!("building the sysroot {}", dir.display()))?;
     Ok(Toolchain::Debian { rustc: toolchain::wrapper(&dir) })
 }
@@ -125,7 +129,10 @@ fn build_core(sysroot: &Path, target: &str) -> Result<()> {
 fn write_wrapper(sysroot: &Path) -> Result<()> {
     let wrapper = toolchain::wrapper(sysroot);
     fs::create_dir_all(sysroot.join("bin"))?;
-    fs::write(&wrapper, format!("#!/bin/sh\nexec {DEBIAN_RUSTC} --sysroot '{}' \"$@\"\n", sysroot.display()))?;
+    fs::write(
+        &wrapper,
+        format!("#!/bin/sh\nexec {DEBIAN_RUSTC} --sysroot '{}' \"$@\"\n", sysroot.display()),
+    )?;
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))?;
     Ok(())
 }

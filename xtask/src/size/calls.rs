@@ -81,9 +81,11 @@ impl Program {
 
     /// Returns the names of the functions that call `callee` directly.
     pub(super) fn callers(&self, callee: usize) -> Vec<&str> {
-        let calls = self.functions.iter().enumerate().filter(|(index, function)| {
-            *index != callee && function.calls.contains(&callee)
-        });
+        let calls = self
+            .functions
+            .iter()
+            .enumerate()
+            .filter(|(index, function)| *index != callee && function.calls.contains(&callee));
         calls.map(|(_, function)| function.name.as_str()).collect()
     }
 

@@ -53,7 +53,9 @@ fn moves(instruction: u32) -> Move {
         i if i >> 22 == 0b01_1011_0110 => pre_index(i >> 15 & 0x7f, 7, 8),
         i if i >> 22 == 0b10_1011_0110 => pre_index(i >> 15 & 0x7f, 7, 16),
         // str xA, [sp, #-imm]! and its form for vector registers
-        i if i & 0xffe0_0c00 == 0xf800_0c00 || i & 0xffe0_0c00 == 0xfc00_0c00 => pre_index(i >> 12 & 0x1ff, 9, 1),
+        i if i & 0xffe0_0c00 == 0xf800_0c00 || i & 0xffe0_0c00 == 0xfc00_0c00 => {
+            pre_index(i >> 12 & 0x1ff, 9, 1)
+        }
         _ => Move::None,
     }
 }

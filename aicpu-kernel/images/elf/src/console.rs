@@ -64,10 +64,10 @@ fn digits(mut number: u64, base: NonZeroU64) {
     let mut text = [0; 20];
     let mut used = 0;
     for cell in text.iter_mut().rev() {
-        // CAST: a digit is below 16.
+        #[expect(clippy::cast_possible_truncation, reason = "a digit is below 16")]
         let digit = (number % base) as u8;
         *cell = if digit < 10 { b'0' + digit } else { b'a' + digit - 10 };
-        number = number / base;
+        number /= base;
         used += 1;
         if number == 0 {
             break;

@@ -19,7 +19,11 @@ use crate::{log, memory, stacks, stop};
 // SAFETY: the linker script puts the section into a note segment and nothing else into the section.
 #[unsafe(link_section = ".note.aicpu-ts")]
 #[used]
-static NOTE: ImageNoteRecord = ImageNoteRecord::new(stacks::CORE_STACK as u32, ImageFlags::PANIC_FREE);
+static NOTE: ImageNoteRecord = {
+    #[expect(clippy::cast_possible_truncation, reason = "a stack is far below 4 GiB")]
+    let stack = stacks::CORE_STACK as u32;
+    ImageNoteRecord::new(stack, ImageFlags::PANIC_FREE)
+};
 
 unsafe extern "C" {
     /// Where the other cores begin; see `start`.
@@ -34,6 +38,7 @@ extern "C" fn core_entry(core: usize) -> ! {
         stop::refuse(ErrorCode::BOOT_FIELD);
     }
     memory::enable();
+    cpu::start_cycles();
     let boot = guest::boot_info();
     if !boot.is_present() {
         alone();

@@ -2,6 +2,7 @@
 
 // UNSAFETY: both lie at fixed addresses of the guest's memory, where the launcher reads and writes too.
 #![expect(unsafe_code, reason = "structures at fixed addresses")]
+#![expect(clippy::cast_possible_truncation, reason = "usize has 64 bits on the only target")]
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,6 @@ use wire::boot::{BOOT_INFO, BootInfo, CORE_RECORDS, CoreRecord, CoreState, MAX_C
 
 /// Copies the boot block. The launcher wrote it before power-on and does not write it again.
 pub(crate) fn boot_info() -> BootInfo {
-    // CAST: usize has 64 bits here.
     let block = ptr::with_exposed_provenance::<BootInfo>(BOOT_INFO as usize);
     // SAFETY: the address is in memory and aligned, and any bytes are a boot block.
     unsafe { block.read_volatile() }
@@ -20,7 +20,7 @@ pub(crate) fn boot_info() -> BootInfo {
 
 /// Returns the window at `place` of a checked boot block.
 pub(crate) fn window(boot: &BootInfo, place: &WindowPlace) -> Result<Window, ErrorCode> {
-    // CAST: usize has 64 bits here; `BootInfo::check` made sure that nothing wraps.
+    // `BootInfo::check` made sure that nothing wraps.
     let base = ptr::with_exposed_provenance_mut(boot.fabric_addr.wrapping_add(place.offset) as usize);
     let base = NonNull::new(base).ok_or(ErrorCode::BOOT_FIELD)?;
     // SAFETY:

@@ -31,18 +31,20 @@ pub(crate) struct Stack<const BYTES: usize> {
 unsafe impl<const BYTES: usize> Sync for Stack<BYTES> {}
 
 impl<const BYTES: usize> Stack<BYTES> {
-    const NEW: Self = Self { guard: [0; PAGE], space: UnsafeCell::new([0; BYTES]) };
+    const fn new() -> Self {
+        Self { guard: [0; PAGE], space: UnsafeCell::new([0; BYTES]) }
+    }
 }
 
 /// The stacks of the cores.
 // SAFETY: `.stacks` is writable memory that nothing initializes and nothing else is placed in.
 #[unsafe(link_section = ".stacks")]
-pub(crate) static CORE_STACKS: [Stack<CORE_STACK>; MAX_CORES] = [Stack::NEW; MAX_CORES];
+pub(crate) static CORE_STACKS: [Stack<CORE_STACK>; MAX_CORES] = [const { Stack::new() }; MAX_CORES];
 
 /// The stacks of the cores' exceptions.
 // SAFETY: as above.
 #[unsafe(link_section = ".stacks")]
-pub(crate) static EXCEPTION_STACKS: [Stack<EXCEPTION_STACK>; MAX_CORES] = [Stack::NEW; MAX_CORES];
+pub(crate) static EXCEPTION_STACKS: [Stack<EXCEPTION_STACK>; MAX_CORES] = [const { Stack::new() }; MAX_CORES];
 
 // For `cargo xtask size`, which compares them with what the code needs.
 global_asm!(

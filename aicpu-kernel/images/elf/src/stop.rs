@@ -30,7 +30,12 @@ extern "C" fn exception_entry(vector: u64) -> ! {
     let core = el1::core_index();
     let Syndrome { esr, elr, far, spsr } = Syndrome::read();
     let code = u64::from(ErrorCode::KERNEL_FAULT.0);
-    guest::publish(core, CoreState::Faulted, CoreRecord { code, esr, elr, far, spsr, vector, ..EMPTY_RECORD });
+    guest::publish(
+        core,
+        CoreState::Faulted,
+        CoreRecord { code, esr, elr, far, spsr, vector, ..EMPTY_RECORD },
+    );
+    mark_parked(core);
     line(&[
         Piece::Text(b"core "),
         Piece::Decimal(core as u64),
@@ -45,7 +50,6 @@ extern "C" fn exception_entry(vector: u64) -> ! {
         Piece::Text(b" SPSR "),
         Piece::Hex(spsr),
     ]);
-    mark_parked(core);
     exit(EXIT_FAULT)
 }
 
@@ -53,11 +57,13 @@ extern "C" fn exception_entry(vector: u64) -> ! {
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     let core = el1::core_index();
-    let (path, at) = info.location().map_or(("?", 0), |location| (location.file(), u64::from(location.line())));
+    let (path, at) =
+        info.location().map_or(("?", 0), |location| (location.file(), u64::from(location.line())));
     let mut file = [0; 64];
     file.iter_mut().zip(path.bytes()).for_each(|(to, from)| *to = from);
     let code = u64::from(ErrorCode::KERNEL_PANIC.0);
     guest::publish(core, CoreState::Panicked, CoreRecord { code, line: at, file, ..EMPTY_RECORD });
+    mark_parked(core);
     line(&[
         Piece::Text(b"core "),
         Piece::Decimal(core as u64),
@@ -69,7 +75,6 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     if !guest::boot_info().is_present() {
         exit(EXIT_PANIC);
     }
-    mark_parked(core);
     el1::park()
 }
 

@@ -13,11 +13,12 @@ const BASE: u64 = 0x12_0000_0000;
 
 /// Leaks a window at [`BASE`] with a heap of `pages` pages.
 pub(crate) fn window(pages: usize) -> Window {
-    let pages = pages + npu::HEAP as usize / 4096;
+    let pages = pages + usize::try_from(npu::HEAP).unwrap() / 4096;
     #[repr(C, align(4096))]
     #[derive(Clone)]
     struct Page([u8; 4096]);
-    let memory: &'static mut [Page] = Box::leak(Vec::from_iter((0..pages).map(|_| Page([0; 4096]))).into_boxed_slice());
+    let memory: &'static mut [Page] =
+        Box::leak(Vec::from_iter((0..pages).map(|_| Page([0; 4096]))).into_boxed_slice());
     let base = NonNull::from(&mut *memory).cast::<u8>();
     // SAFETY: the memory is leaked, so it lives for ever, and its only reference ends here.
     unsafe { Window::new(base, pages * 4096, DeviceAddr(BASE)) }.expect("aligned to a page")
@@ -65,7 +66,8 @@ fn nothing_outside_the_window_is_touched() {
 fn entries_come_from_the_heap_only() {
     let mut window = window(1);
     let (heap, end) = (npu::HEAP, npu::HEAP + 4096);
-    let outside = [(heap - 64, 1), (heap - 64, 2), (heap + 32, 1), (end, 1), (end - 64, 2), (heap, usize::MAX), (0, 1)];
+    let outside =
+        [(heap - 64, 1), (heap - 64, 2), (heap + 32, 1), (end, 1), (end - 64, 2), (heap, usize::MAX), (0, 1)];
     for (offset, count) in outside {
         // SAFETY: this test is the only party.
         let refused = unsafe { window.entries(at(offset), count) }.map(|entries| entries.len());
