@@ -4,9 +4,9 @@
 //! in order, waits block, everything else may interleave, as a seed decides. A graph that cannot go on is reported
 //! with what each thread waits for; so is a signal that is sent twice or never taken.
 
-use std::collections::{BTreeMap, BTreeSet};
+use core::ops::Range;
 
-use task_graph::{Caps, ChannelNotify, Rank, RegionId, RegionKind, Span, Task, TaskSink, ThreadId};
+use task_graph::{Caps, ChannelNotify, Rank, RegionKind, Span, Task, TaskSink, ThreadId};
 use templates::{Plan, Shape};
 use wire::{ErrorCode, Phase, Reduction};
 
@@ -87,46 +87,100 @@ pub enum Stopped {
     NeverTaken(Rank, String),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Signal {
-    Thread(u16, u16),
-    Channel(Rank, u8),
+/// How the input and output of a rank lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aliases {
+    /// Two buffers.
+    Apart,
+    /// One buffer: the shorter is part `rank` of the longer; the same memory where they are as long.
+    InPlace,
 }
 
-/// All ranks: memory, tasks and signals.
-#[derive(Debug)]
+/// What one thread still has to do.
+#[derive(Clone, Debug)]
+struct Thread {
+    rank: usize,
+    name: u16,
+    tasks: Vec<Task>,
+    at: usize,
+}
+
+/// A notify: whether it is set, and the thread that is blocked on it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Signal {
+    set: bool,
+    waiter: Option<usize>,
+}
+
+/// All ranks: memory, threads and signals.
+#[derive(Clone, Debug)]
 pub struct World {
-    memory: Vec<[Vec<u8>; 3]>,
-    threads: Vec<BTreeMap<u16, Vec<Task>>>,
-    at: Vec<BTreeMap<u16, usize>>,
-    set: Vec<BTreeSet<Signal>>,
-    /// Bytes each rank has written to or read from others.
-    pub moved: Vec<u64>,
+    /// The buffers of all ranks, one behind the other.
+    memory: Vec<u8>,
+    /// Where each buffer of each rank lies in `memory`.
+    places: Vec<[Range<usize>; 3]>,
+    threads: Vec<Thread>,
+    /// Of every rank: three per peer, then [`NOTIFIES`](Self::NOTIFIES) per thread.
+    signals: Vec<Signal>,
+    signals_per_rank: usize,
 }
 
 impl World {
-    /// Makes a world of `tasks` (per rank) over `memory` (per rank: input, output, scratch).
+    /// Notifies of one thread that tests use at most.
+    const NOTIFIES: usize = 64;
+
+    /// Makes a world of `tasks` (per rank) over `buffers` (per rank: input, output, scratch).
     #[must_use]
-    pub fn new(memory: Vec<[Vec<u8>; 3]>, tasks: &[Vec<Labelled>]) -> Self {
-        let threads: Vec<BTreeMap<u16, Vec<Task>>> = tasks
-            .iter()
-            .map(|tasks| {
-                let mut threads = BTreeMap::<u16, Vec<Task>>::new();
-                for labelled in tasks {
-                    threads.entry(labelled.thread.0).or_default().push(labelled.task);
+    pub fn new(buffers: &[[Vec<u8>; 3]], tasks: &[Vec<Labelled>], aliases: Aliases) -> Self {
+        let mut world = Self {
+            memory: Vec::new(),
+            places: Vec::new(),
+            threads: Vec::new(),
+            signals: Vec::new(),
+            signals_per_rank: 0,
+        };
+        for (rank, buffers) in buffers.iter().enumerate() {
+            world.place(rank, buffers, aliases);
+        }
+        let mut names = 0;
+        for (rank, tasks) in tasks.iter().enumerate() {
+            let first = world.threads.len();
+            for Labelled { thread, task, .. } in tasks {
+                let of_rank = &mut world.threads[first..];
+                if let Some(thread) = of_rank.iter_mut().find(|known| known.name == thread.0) {
+                    thread.tasks.push(*task);
+                } else {
+                    world.threads.push(Thread { rank, name: thread.0, tasks: vec![*task], at: 0 });
+                    names = names.max(usize::from(thread.0) + 1);
                 }
-                threads
-            })
-            .collect();
-        let at = threads.iter().map(|threads| threads.keys().map(|&thread| (thread, 0)).collect()).collect();
-        let ranks = memory.len();
-        Self { memory, threads, at, set: vec![BTreeSet::new(); ranks], moved: vec![0; ranks] }
+            }
+        }
+        world.signals_per_rank = 3 * buffers.len() + Self::NOTIFIES * names;
+        world.signals = vec![Signal::default(); world.signals_per_rank * buffers.len()];
+        world
+    }
+
+    /// Gives the buffers of one rank their places and contents; the input's bytes win where buffers are one.
+    fn place(&mut self, rank: usize, [input, output, scratch]: &[Vec<u8>; 3], aliases: Aliases) {
+        let (start, longer) = (self.memory.len(), input.len().max(output.len()));
+        let part = |len: usize| if len == longer { 0 } else { rank * len };
+        let (input_at, output_at, users) = match aliases {
+            Aliases::Apart => (0, input.len(), input.len() + output.len()),
+            Aliases::InPlace => (part(input.len()), part(output.len()), longer),
+        };
+        self.memory.resize(start + users + scratch.len(), 0);
+        let place = |at: usize, bytes: &[u8]| start + at..start + at + bytes.len();
+        let places = [place(input_at, input), place(output_at, output), place(users, scratch)];
+        for (place, bytes) in [(&places[1], output), (&places[0], input), (&places[2], scratch)] {
+            self.memory[place.clone()].copy_from_slice(bytes);
+        }
+        self.places.push(places);
     }
 
     /// Returns a buffer of a rank.
     #[must_use]
     pub fn buffer(&self, rank: usize, kind: RegionKind) -> &[u8] {
-        &self.memory[rank][kind as usize]
+        &self.memory[self.places[rank][kind as usize].clone()]
     }
 
     /// Runs to the end in an order drawn from `seed`; `reduce` computes dst = dst · src.
@@ -135,91 +189,105 @@ impl World {
     /// See [`Stopped`].
     pub fn run(&mut self, seed: u64, reduce: &dyn Fn(Reduction, &mut [u8], &[u8])) -> Result<(), Stopped> {
         let mut random = seed;
-        loop {
-            let mut ready = Vec::new();
-            let mut blocked = Vec::new();
-            for rank in 0..self.threads.len() {
-                for (&thread, tasks) in &self.threads[rank] {
-                    let Some(task) = tasks.get(self.at[rank][&thread]) else { continue };
-                    // CAST: a test has few ranks.
-                    let who = u32::try_from(rank).expect("few ranks");
-                    if self.waits_for(thread, task).is_none_or(|signal| self.set[rank].contains(&signal)) {
-                        ready.push((rank, thread, *task));
-                    } else {
-                        blocked.push((who, thread, *task));
-                    }
-                }
-            }
-            if ready.is_empty() {
-                return if blocked.is_empty() { self.all_taken() } else { Err(Stopped::Deadlock(blocked)) };
-            }
+        let mut ready: Vec<usize> = (0..self.threads.len()).collect();
+        while !ready.is_empty() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let choice = usize::try_from((random >> 33) % ready.len() as u64).expect("below the length");
-            let (rank, thread, task) = ready[choice];
-            *self.at[rank].get_mut(&thread).expect("has tasks") += 1;
-            self.execute(rank, thread, &task, reduce)?;
-        }
-    }
-
-    fn all_taken(&self) -> Result<(), Stopped> {
-        for (rank, set) in self.set.iter().enumerate() {
-            if let Some(signal) = set.first() {
-                return Err(Stopped::NeverTaken(u32::try_from(rank).expect("few ranks"), format!("{signal:?}")));
+            let index = ready[choice];
+            let thread = &self.threads[index];
+            let (rank, name, task) = (thread.rank, thread.name, thread.tasks[thread.at]);
+            if let Some(signal) = self.awaited(rank, name, &task) {
+                let signal = &mut self.signals[signal];
+                if !signal.set {
+                    signal.waiter = Some(index);
+                    ready.swap_remove(choice);
+                    continue;
+                }
+                signal.set = false;
+            } else if let Some(signal) = self.execute(rank, &task, reduce) {
+                // The waiter takes the signal when its turn comes: until then it stays set.
+                let signal = &mut self.signals[signal];
+                if signal.set {
+                    return Err(Stopped::SentTwice(rank_of(rank), task));
+                }
+                signal.set = true;
+                ready.extend(signal.waiter.take());
+            }
+            let thread = &mut self.threads[index];
+            thread.at += 1;
+            if thread.at == thread.tasks.len() {
+                ready.swap_remove(choice);
             }
         }
-        Ok(())
+        self.finished()
     }
 
-    fn waits_for(&self, thread: u16, task: &Task) -> Option<Signal> {
+    /// Checks that no thread is blocked and no signal is left over.
+    fn finished(&self) -> Result<(), Stopped> {
+        let blocked: Vec<_> = self.threads.iter().filter(|thread| thread.at < thread.tasks.len()).collect();
+        if !blocked.is_empty() {
+            let blocked = blocked.iter().map(|thread| (rank_of(thread.rank), thread.name, thread.tasks[thread.at]));
+            return Err(Stopped::Deadlock(blocked.collect()));
+        }
+        match self.signals.iter().position(|signal| signal.set) {
+            None => Ok(()),
+            Some(index) => {
+                let (rank, signal) = (index / self.signals_per_rank, index % self.signals_per_rank);
+                let channels = 3 * self.places.len();
+                let name = match signal.checked_sub(channels) {
+                    None => format!("notify {} of peer {}", signal % 3, signal / 3),
+                    Some(local) => {
+                        format!("notify {} of thread {}", local % Self::NOTIFIES, local / Self::NOTIFIES)
+                    }
+                };
+                Err(Stopped::NeverTaken(rank_of(rank), name))
+            }
+        }
+    }
+
+    fn thread_signal(&self, rank: usize, thread: u16, index: u16) -> usize {
+        assert!(usize::from(index) < Self::NOTIFIES, "thread {thread} has no notify {index}");
+        let local = usize::from(thread) * Self::NOTIFIES + usize::from(index);
+        rank * self.signals_per_rank + 3 * self.places.len() + local
+    }
+
+    fn channel_signal(&self, rank: usize, from: usize, notify: ChannelNotify) -> usize {
+        rank * self.signals_per_rank + 3 * from + notify as usize
+    }
+
+    /// Returns the signal that a task waits for.
+    fn awaited(&self, rank: usize, thread: u16, task: &Task) -> Option<usize> {
         match *task {
-            Task::ThreadWait { index } => Some(Signal::Thread(thread, index)),
-            Task::ChannelWait { peer, notify } => Some(Signal::Channel(peer, notify as u8)),
+            Task::ThreadWait { index } => Some(self.thread_signal(rank, thread, index)),
+            Task::ChannelWait { peer, notify } => Some(self.channel_signal(rank, peer as usize, notify)),
             _ => None,
         }
     }
 
+    /// Does a task that waits for nothing; returns the signal it sends.
     fn execute(
         &mut self,
         rank: usize,
-        thread: u16,
         task: &Task,
         reduce: &dyn Fn(Reduction, &mut [u8], &[u8]),
-    ) -> Result<(), Stopped> {
+    ) -> Option<usize> {
         match *task {
             Task::LocalCopy { dst, src } => self.transfer(rank, dst, src, None, reduce),
             Task::LocalReduce { dst, src, reduction } => self.transfer(rank, dst, src, Some(reduction), reduce),
             Task::Write { peer, dst, src, reduction, notify } => {
                 assert_eq!(dst.region.peer(), Some(peer));
-                self.moved[rank] += src.len;
                 self.transfer(rank, dst, src, reduction, reduce);
-                if let Some(notify) = notify {
-                    self.send(peer, rank, notify, task)?;
-                }
+                return notify.map(|notify| self.channel_signal(peer as usize, rank, notify));
             }
             Task::Read { peer, dst, src, reduction } => {
                 assert_eq!(src.region.peer(), Some(peer));
-                self.moved[rank] += src.len;
                 self.transfer(rank, dst, src, reduction, reduce);
             }
-            Task::ThreadRecord { thread: waiter, index } => {
-                if !self.set[rank].insert(Signal::Thread(waiter.0, index)) {
-                    return Err(Stopped::SentTwice(u32::try_from(rank).expect("few ranks"), *task));
-                }
-            }
-            Task::ChannelRecord { peer, notify } => self.send(peer, rank, notify, task)?,
-            Task::ThreadWait { .. } | Task::ChannelWait { .. } => {
-                let signal = self.waits_for(thread, task).expect("a wait");
-                assert!(self.set[rank].remove(&signal));
-            }
-            Task::WaitStart | Task::RecordDone => {}
+            Task::ThreadRecord { thread, index } => return Some(self.thread_signal(rank, thread.0, index)),
+            Task::ChannelRecord { peer, notify } => return Some(self.channel_signal(peer as usize, rank, notify)),
+            Task::ThreadWait { .. } | Task::ChannelWait { .. } | Task::WaitStart | Task::RecordDone => {}
         }
-        Ok(())
-    }
-
-    fn send(&mut self, peer: Rank, from: usize, notify: ChannelNotify, task: &Task) -> Result<(), Stopped> {
-        let from = u32::try_from(from).expect("few ranks");
-        let fresh = self.set[peer as usize].insert(Signal::Channel(from, notify as u8));
-        if fresh { Ok(()) } else { Err(Stopped::SentTwice(from, *task)) }
+        None
     }
 
     fn transfer(
@@ -232,30 +300,28 @@ impl World {
     ) {
         assert_eq!(dst.len, src.len, "both ends are as long");
         assert!(dst.len > 0, "no empty transfers");
-        let bytes = self.slice(rank, src).to_vec();
-        let target = self.slice_mut(rank, dst);
-        match reduction {
-            Some(reduction) => reduce(reduction, target, &bytes),
-            None => target.copy_from_slice(&bytes),
+        let (dst, src) = (self.range(rank, dst), self.range(rank, src));
+        assert!(dst.end <= src.start || src.end <= dst.start, "source and destination overlap");
+        let Some(reduction) = reduction else { return self.memory.copy_within(src, dst.start) };
+        let (low, high) = self.memory.split_at_mut(dst.start.max(src.start));
+        if dst.start < src.start {
+            reduce(reduction, &mut low[dst], &high[..src.len()]);
+        } else {
+            reduce(reduction, &mut high[..dst.len()], &low[src]);
         }
     }
 
-    fn place(rank: usize, region: RegionId) -> (usize, usize) {
-        (region.peer().map_or(rank, |peer| peer as usize), region.kind() as usize)
-    }
-
-    fn slice(&self, rank: usize, span: Span) -> &[u8] {
-        let (owner, kind) = Self::place(rank, span.region);
-        &self.memory[owner][kind][range(span)]
-    }
-
-    fn slice_mut(&mut self, rank: usize, span: Span) -> &mut [u8] {
-        let (owner, kind) = Self::place(rank, span.region);
-        &mut self.memory[owner][kind][range(span)]
+    /// Returns where the bytes of a span lie.
+    fn range(&self, rank: usize, span: Span) -> Range<usize> {
+        let owner = span.region.peer().map_or(rank, |peer| peer as usize);
+        let place = &self.places[owner][span.region.kind() as usize];
+        let start = place.start + usize::try_from(span.offset).expect("fits");
+        let range = start..start + usize::try_from(span.len).expect("fits");
+        assert!(range.end <= place.end, "{span} is outside its region");
+        range
     }
 }
 
-fn range(span: Span) -> core::ops::Range<usize> {
-    let start = usize::try_from(span.offset).expect("fits");
-    start..start + usize::try_from(span.len).expect("fits")
+fn rank_of(index: usize) -> Rank {
+    Rank::try_from(index).expect("few ranks")
 }

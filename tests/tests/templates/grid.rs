@@ -1,6 +1,6 @@
 //! Every operation, algorithm, staging, rank count, element count and link capability, in random interleavings.
 
-use aicpu_tests::reference::{FULL_CAPS, PLAIN_CAPS, World, expand};
+use aicpu_tests::reference::{Aliases, FULL_CAPS, PLAIN_CAPS, World, expand};
 use task_graph::{Caps, RegionKind};
 use templates::{Needs, Plan, Shape};
 use wire::launch::{Algorithm, OpKind, Staging};
@@ -39,11 +39,11 @@ fn oracle(op: OpKind, rank: u64, count: u64, ranks: u64) -> Vec<i64> {
     }
 }
 
-fn check(shape: &Shape, caps: Caps, seed: u64) {
+fn check(shape: &Shape, caps: Caps) {
     let (ranks, count) = (u64::from(shape.ranks), shape.count);
     let (input, output) = sizes(shape.op, count, ranks);
     let scratch = usize::try_from(shape.scratch_len).expect("small");
-    let memory: Vec<[Vec<u8>; 3]> = (0..ranks)
+    let buffers: Vec<[Vec<u8>; 3]> = (0..ranks)
         .map(|rank| {
             let input: Vec<u8> = (0..input).flat_map(|i| element(rank, i).to_le_bytes()).collect();
             let output = vec![POISON; usize::try_from(output * 8).expect("small")];
@@ -52,16 +52,20 @@ fn check(shape: &Shape, caps: Caps, seed: u64) {
         .collect();
     let tasks: Vec<_> =
         (0..shape.ranks).map(|rank| expand(&Shape { rank, ..*shape }, caps).tasks).collect();
-    let mut world = World::new(memory, &tasks);
-    world.run(seed, &add).unwrap_or_else(|stopped| panic!("{shape:?} seed {seed}: {stopped:?}"));
-    for rank in 0..ranks {
-        let index = usize::try_from(rank).expect("small");
-        let got: Vec<i64> = world
-            .buffer(index, RegionKind::Output)
-            .chunks_exact(8)
-            .map(|bytes| i64::from_le_bytes(bytes.try_into().expect("8")))
-            .collect();
-        assert_eq!(got, oracle(shape.op, rank, count, ranks), "{shape:?} rank {rank} seed {seed}");
+    let aliases = if shape.in_place { Aliases::InPlace } else { Aliases::Apart };
+    let world = World::new(&buffers, &tasks, aliases);
+    for seed in [ranks * 1000 + count, 7] {
+        let mut world = world.clone();
+        world.run(seed, &add).unwrap_or_else(|stopped| panic!("{shape:?} seed {seed}: {stopped:?}"));
+        for rank in 0..ranks {
+            let index = usize::try_from(rank).expect("small");
+            let got: Vec<i64> = world
+                .buffer(index, RegionKind::Output)
+                .chunks_exact(8)
+                .map(|bytes| i64::from_le_bytes(bytes.try_into().expect("8")))
+                .collect();
+            assert_eq!(got, oracle(shape.op, rank, count, ranks), "{shape:?} rank {rank} seed {seed}");
+        }
     }
 }
 
@@ -75,7 +79,8 @@ fn shape(op: OpKind, algorithm: Algorithm, staging: Staging, ranks: u32, count: 
         count,
         dtype: DataType::Int64,
         reduce: ReduceOp::Sum,
-        scratch_len: 1 << 20,
+        // Two areas of one chunk for every rank: one chunk does it all.
+        scratch_len: 2 * u64::from(ranks) * (count * 8).max(1).next_multiple_of(128),
         threads: Needs::of(algorithm, ranks).threads,
         inline_reduce: true,
         in_place: false,
@@ -103,7 +108,7 @@ fn sweep(ranks: impl Iterator<Item = u32> + Clone, vary: impl Fn(Shape) -> Shape
                             }
                         }
                         let caps = if shape.inline_reduce { FULL_CAPS } else { PLAIN_CAPS };
-                        check(&shape, caps, n * 1000 + count);
+                        check(&shape, caps);
                         cases += 1;
                     }
                 }
@@ -149,4 +154,10 @@ fn scratch_so_small_that_there_are_many_chunks() {
 #[test]
 fn chunks_of_seven_elements() {
     assert!(sweep(ranks(), |shape| Shape { chunk: 7, ..shape }) > 800);
+}
+
+#[test]
+fn input_and_output_in_one_buffer() {
+    assert!(sweep(ranks(), |shape| Shape { in_place: true, ..shape }) > 600);
+    assert!(sweep(ranks(), |shape| Shape { in_place: true, inline_reduce: false, chunk: 7, ..shape }) > 600);
 }
