@@ -60,7 +60,9 @@ pub(crate) fn toolchain() -> Result<Toolchain> {
 
 fn rustup() -> Result<Toolchain> {
     println!("rustup: adding target {} (about 15 MB)", toolchain::TARGET);
-    command::output(Command::new("rustup").args(["target", "add", toolchain::TARGET]))?;
+    command::output(Command::new("rustup").args(["target", "add", toolchain::TARGET])).context(
+        "rustup cannot add the target; with AICPU_TOOLCHAIN=debian the distribution's compiler is used",
+    )?;
     toolchain::find()?.context("rustup added the target, but rustc does not see it")
 }
 

@@ -4,9 +4,10 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 /// Returns the root of the workspace.
-pub(crate) fn root() -> &'static Path {
-    // PANIC: the manifest directory of a member always has a parent.
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+pub(crate) fn root() -> PathBuf {
+    // Asked when it runs: a checkout may have moved since this was compiled.
+    let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&package).parent().map(Path::to_owned).unwrap_or_default()
 }
 
 /// Returns the build directory, which holds everything these tasks make; `cargo clean` removes it.

@@ -9,7 +9,8 @@ fn main() {
     println!("cargo::rerun-if-env-changed=AICPU_IMAGE");
     let is_bare_metal = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "none");
     if env::var("AICPU_IMAGE").is_ok_and(|wanted| wanted == "1") && is_bare_metal {
-        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
+        let root = env::var("CARGO_MANIFEST_DIR").map(|package| format!("{package}/../../.."));
+        let root = root.expect("cargo names the package's directory");
         println!("cargo::rustc-cfg=aicpu_image");
         println!("cargo::rerun-if-changed={root}/linker/qemu-virt.ld");
         println!("cargo::rustc-link-arg-bins=-T{root}/linker/qemu-virt.ld");

@@ -1,19 +1,19 @@
 //! The life of a core: translation, the boot block, the other cores, then the kernel.
 
 // UNSAFETY: the entry is called by its symbol from the boot code, and the note is placed for the launcher's loader.
-#![expect(unsafe_code, reason = "exported symbols and a section of their own")]
+#![expect(unsafe_code, reason = "exported symbols, a section, and what a core does once")]
 
 use core::convert::Infallible;
-use core::sync::atomic::Ordering;
 
-use platform_aarch64::{LogRing, Window, cpu, el1};
+use platform_aarch64::{LogRing, Npu, cpu, el1};
+use wire::ErrorCode;
 use wire::boot::{BootInfo, CoreState, EXIT_ALONE};
 use wire::image_note::{ImageFlags, ImageNoteRecord};
-use wire::{ErrorCode, npu};
 
 use crate::console::{Piece, line};
 use crate::guest::{self, EMPTY_RECORD};
-use crate::{log, memory, stacks, stop};
+use crate::kernel::ImageKernel;
+use crate::{kernel, log, memory, stacks, stop};
 
 /// What the launcher's loader looks for.
 // SAFETY: the linker script puts the section into a note segment and nothing else into the section.
@@ -70,7 +70,10 @@ fn run(core: usize, boot: &BootInfo) -> Result<Infallible, ErrorCode> {
     log::attach(LogRing::new(&window)?);
     guest::publish(core, CoreState::Running, EMPTY_RECORD);
     defmt::info!("core {=usize} serves the window at {=u64:#x}", core, place.device_addr.0);
-    serve(&window)
+    // SAFETY: this core comes here once, with its own index.
+    let kernel = unsafe { kernel::make(core, Npu::new(window)) }.ok_or(ErrorCode::BOOT_FIELD)?;
+    kernel.start()?;
+    serve(kernel)
 }
 
 fn start(core: usize) -> Result<(), ErrorCode> {
@@ -79,16 +82,11 @@ fn start(core: usize) -> Result<(), ErrorCode> {
     el1::start_core(core, entry).map_err(|_| ErrorCode::BOOT_FIELD)
 }
 
-fn serve(window: &Window) -> Result<Infallible, ErrorCode> {
-    let posted = window.table_word(npu::LAUNCH_TAIL)?;
-    let answered = window.table_word(npu::LAUNCH_HEAD)?;
-    let heartbeat = window.table_word(npu::HEARTBEAT)?;
-    let mut beat = 0;
-    window.table_word(npu::KERNEL_STATE)?.store(npu::KernelState::Ready as u64, Ordering::Release);
+/// Runs the kernel for ever. A turn that finds nothing to do lets another core run.
+fn serve(kernel: &mut ImageKernel) -> ! {
     loop {
-        beat += 1;
-        heartbeat.store(beat, Ordering::Release);
-        answered.store(posted.load(Ordering::Acquire), Ordering::Release);
-        cpu::relax();
+        if !kernel.poll() {
+            cpu::relax();
+        }
     }
 }

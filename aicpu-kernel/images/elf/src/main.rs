@@ -14,6 +14,8 @@ mod core_main;
 #[cfg(aicpu_image)]
 mod guest;
 #[cfg(aicpu_image)]
+mod kernel;
+#[cfg(aicpu_image)]
 mod log;
 #[cfg(aicpu_image)]
 mod memory;

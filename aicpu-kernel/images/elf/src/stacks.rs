@@ -11,8 +11,8 @@ use wire::boot::MAX_CORES;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// Bytes of stack the kernel has on each core.
-pub(crate) const CORE_STACK: usize = 256 << 10;
+/// Bytes of stack the kernel has on each core. Making the kernel needs most of it, once; running it a tenth.
+pub(crate) const CORE_STACK: usize = 512 << 10;
 /// Bytes of stack for an exception, which only reports.
 const EXCEPTION_STACK: usize = 2 * PAGE;
 /// Distance of two core stacks.
@@ -37,13 +37,13 @@ impl<const BYTES: usize> Stack<BYTES> {
 }
 
 /// The stacks of the cores.
-// SAFETY: `.stacks` is writable memory that nothing initializes and nothing else is placed in.
-#[unsafe(link_section = ".stacks")]
+// SAFETY: `.uninit` is writable memory that nothing initializes and nothing else is placed in.
+#[unsafe(link_section = ".uninit")]
 pub(crate) static CORE_STACKS: [Stack<CORE_STACK>; MAX_CORES] = [const { Stack::new() }; MAX_CORES];
 
 /// The stacks of the cores' exceptions.
 // SAFETY: as above.
-#[unsafe(link_section = ".stacks")]
+#[unsafe(link_section = ".uninit")]
 pub(crate) static EXCEPTION_STACKS: [Stack<EXCEPTION_STACK>; MAX_CORES] = [const { Stack::new() }; MAX_CORES];
 
 // For `cargo xtask size`, which compares them with what the code needs.
