@@ -5,8 +5,8 @@ use anyhow::Result;
 use crate::test::IMAGE_VARIABLE;
 use crate::{command, image, setup};
 
-/// A flat rank table of one server with 8 NPUs, kept for the documentation and tests too.
-const RANK_TABLE: &str = "tests/rank-tables/one-server-8.json";
+/// A flat rank table of one server with 8 NPUs, one of the samples of the repository.
+const RANK_TABLE: &str = "examples/rank-tables/flat_1x8.json";
 
 /// Sets up, builds and runs.
 ///
