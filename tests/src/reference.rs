@@ -87,6 +87,9 @@ pub enum Stopped {
     NeverTaken(Rank, String),
 }
 
+/// Reduces the second slice into the first.
+pub type Reduce<'a> = dyn Fn(Reduction, &mut [u8], &[u8]) + 'a;
+
 /// How the input and output of a rank lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aliases {
@@ -187,7 +190,7 @@ impl World {
     ///
     /// # Errors
     /// See [`Stopped`].
-    pub fn run(&mut self, seed: u64, reduce: &dyn Fn(Reduction, &mut [u8], &[u8])) -> Result<(), Stopped> {
+    pub fn run(&mut self, seed: u64, reduce: &Reduce<'_>) -> Result<(), Stopped> {
         let mut random = seed;
         let mut ready: Vec<usize> = (0..self.threads.len()).collect();
         while !ready.is_empty() {
@@ -226,7 +229,8 @@ impl World {
     fn finished(&self) -> Result<(), Stopped> {
         let blocked: Vec<_> = self.threads.iter().filter(|thread| thread.at < thread.tasks.len()).collect();
         if !blocked.is_empty() {
-            let blocked = blocked.iter().map(|thread| (rank_of(thread.rank), thread.name, thread.tasks[thread.at]));
+            let blocked =
+                blocked.iter().map(|thread| (rank_of(thread.rank), thread.name, thread.tasks[thread.at]));
             return Err(Stopped::Deadlock(blocked.collect()));
         }
         match self.signals.iter().position(|signal| signal.set) {
@@ -265,15 +269,12 @@ impl World {
     }
 
     /// Does a task that waits for nothing; returns the signal it sends.
-    fn execute(
-        &mut self,
-        rank: usize,
-        task: &Task,
-        reduce: &dyn Fn(Reduction, &mut [u8], &[u8]),
-    ) -> Option<usize> {
+    fn execute(&mut self, rank: usize, task: &Task, reduce: &Reduce<'_>) -> Option<usize> {
         match *task {
             Task::LocalCopy { dst, src } => self.transfer(rank, dst, src, None, reduce),
-            Task::LocalReduce { dst, src, reduction } => self.transfer(rank, dst, src, Some(reduction), reduce),
+            Task::LocalReduce { dst, src, reduction } => {
+                self.transfer(rank, dst, src, Some(reduction), reduce)
+            }
             Task::Write { peer, dst, src, reduction, notify } => {
                 assert_eq!(dst.region.peer(), Some(peer));
                 self.transfer(rank, dst, src, reduction, reduce);
@@ -284,7 +285,9 @@ impl World {
                 self.transfer(rank, dst, src, reduction, reduce);
             }
             Task::ThreadRecord { thread, index } => return Some(self.thread_signal(rank, thread.0, index)),
-            Task::ChannelRecord { peer, notify } => return Some(self.channel_signal(peer as usize, rank, notify)),
+            Task::ChannelRecord { peer, notify } => {
+                return Some(self.channel_signal(peer as usize, rank, notify));
+            }
             Task::ThreadWait { .. } | Task::ChannelWait { .. } | Task::WaitStart | Task::RecordDone => {}
         }
         None
@@ -296,7 +299,7 @@ impl World {
         dst: Span,
         src: Span,
         reduction: Option<Reduction>,
-        reduce: &dyn Fn(Reduction, &mut [u8], &[u8]),
+        reduce: &Reduce<'_>,
     ) {
         assert_eq!(dst.len, src.len, "both ends are as long");
         assert!(dst.len > 0, "no empty transfers");

@@ -1,5 +1,7 @@
 //! The templates against a naive oracle, run by the reference executor: no device, no descriptors.
 
+#[path = "templates/counts.rs"]
+mod counts;
 #[path = "templates/facts.rs"]
 mod facts;
 #[path = "templates/grid.rs"]

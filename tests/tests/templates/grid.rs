@@ -13,10 +13,11 @@ fn element(rank: u64, index: u64) -> i64 {
     i64::try_from((rank + 1) * 1_000_003 + index * 17 + rank * index % 11).expect("small")
 }
 
-fn add(reduction: Reduction, dst: &mut [u8], src: &[u8]) {
+pub(crate) fn add(reduction: Reduction, dst: &mut [u8], src: &[u8]) {
     assert_eq!(reduction, Reduction { dtype: DataType::Int64, op: ReduceOp::Sum });
     for (dst, src) in dst.chunks_exact_mut(8).zip(src.chunks_exact(8)) {
-        let sum = i64::from_le_bytes(dst.try_into().expect("8")) + i64::from_le_bytes(src.try_into().expect("8"));
+        let sum =
+            i64::from_le_bytes(dst.try_into().expect("8")) + i64::from_le_bytes(src.try_into().expect("8"));
         dst.copy_from_slice(&sum.to_le_bytes());
     }
 }
@@ -34,7 +35,9 @@ fn oracle(op: OpKind, rank: u64, count: u64, ranks: u64) -> Vec<i64> {
     let sum = |index| (0..ranks).map(|other| element(other, index)).sum();
     match op {
         OpKind::AllReduce => (0..count).map(sum).collect(),
-        OpKind::AllGather => (0..ranks).flat_map(|other| (0..count).map(move |i| element(other, i))).collect(),
+        OpKind::AllGather => {
+            (0..ranks).flat_map(|other| (0..count).map(move |i| element(other, i))).collect()
+        }
         OpKind::ReduceScatter => (0..count).map(|index| sum(rank * count + index)).collect(),
     }
 }
@@ -50,8 +53,7 @@ fn check(shape: &Shape, caps: Caps) {
             [input, output, vec![POISON; scratch]]
         })
         .collect();
-    let tasks: Vec<_> =
-        (0..shape.ranks).map(|rank| expand(&Shape { rank, ..*shape }, caps).tasks).collect();
+    let tasks: Vec<_> = (0..shape.ranks).map(|rank| expand(&Shape { rank, ..*shape }, caps).tasks).collect();
     let aliases = if shape.in_place { Aliases::InPlace } else { Aliases::Apart };
     let world = World::new(&buffers, &tasks, aliases);
     for seed in [ranks * 1000 + count, 7] {
