@@ -62,7 +62,9 @@ fn every_section_says_what_the_registry_says() {
         .iter()
         .zip(registry())
         .filter(|(section, info)| section.heading == info.code.to_string() && section.facts != facts(info))
-        .map(|(section, info)| format!("{}: {:?}, the registry has {:?}", section.heading, section.facts, facts(info)))
+        .map(|(section, info)| {
+            format!("{}: {:?}, the registry has {:?}", section.heading, section.facts, facts(info))
+        })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -74,7 +76,12 @@ fn every_section_has_its_parts_and_stands_in_its_group() {
         assert_eq!(names, PARTS, "{}", section.heading);
         assert!(section.parts.iter().all(|(_, text)| !text.is_empty()), "{}", section.heading);
         let thousands = section.heading.get(1..2).unwrap_or_default();
-        assert!(section.group.starts_with(&format!("{thousands}xxx: ")), "{} in {:?}", section.heading, section.group);
+        assert!(
+            section.group.starts_with(&format!("{thousands}xxx: ")),
+            "{} in {:?}",
+            section.heading,
+            section.group
+        );
     }
 }
 
@@ -90,7 +97,14 @@ fn every_public_number_is_named() {
 
 #[test]
 fn known_codes_are_described_as_decided() {
-    let section = |code: ErrorCode| sections().into_iter().find(|section| section.heading == code.to_string());
-    assert_eq!(section(ErrorCode::CONTEXT_MAGIC).map(|section| section.facts), Some("`NoEffect` · HCCL 4 · EI0008"));
-    assert_eq!(section(ErrorCode::KERNEL_SILENT).map(|section| section.facts), Some("`DeviceLost` · HCCL 4 · no EI"));
+    let section =
+        |code: ErrorCode| sections().into_iter().find(|section| section.heading == code.to_string());
+    assert_eq!(
+        section(ErrorCode::CONTEXT_MAGIC).map(|section| section.facts),
+        Some("`NoEffect` · HCCL 4 · EI0008")
+    );
+    assert_eq!(
+        section(ErrorCode::KERNEL_SILENT).map(|section| section.facts),
+        Some("`DeviceLost` · HCCL 4 · no EI")
+    );
 }
