@@ -8,6 +8,8 @@ use std::path::Path;
 
 use wire::ErrorCode;
 
+use crate::diagnosis::Report;
+
 /// Result of a launcher call.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
@@ -18,12 +20,13 @@ pub struct Error {
     message: String,
     at: Option<String>,
     remedy: Option<String>,
+    report: Option<Box<Report>>,
 }
 
 impl Error {
     /// Makes an error of `code` that says `message`: what was found and what was expected, values quoted.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), at: None, remedy: None }
+        Self { code, message: message.into(), at: None, remedy: None, report: None }
     }
 
     /// Adds where: a file with line and column, a JSON path, a byte offset, an argument.
@@ -38,6 +41,19 @@ impl Error {
     pub fn remedy(mut self, advice: impl Into<String>) -> Self {
         self.remedy = Some(advice.into());
         self
+    }
+
+    /// Adds what is known about the operation that failed.
+    #[must_use]
+    pub(crate) fn report(mut self, report: Report) -> Self {
+        self.report = Some(Box::new(report));
+        self
+    }
+
+    /// Returns what is known about the operation that failed, when one did.
+    #[must_use]
+    pub fn diagnosis(&self) -> Option<&Report> {
+        self.report.as_deref()
     }
 
     /// Returns the stable code.
@@ -69,12 +85,15 @@ impl Error {
     }
 }
 
-/// Prints at most three lines: code and place, what, what to do.
+/// Prints code and place, what, what to do; for a failed operation the report, at most twelve lines.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.code)?;
         if let Some(at) = &self.at {
             write!(f, "  {at}")?;
+        }
+        if let Some(report) = &self.report {
+            return write!(f, "  {report}");
         }
         write!(f, "\n  what     {}\n  do       {}", self.message, self.advice())
     }

@@ -1,10 +1,24 @@
 //! Host side of aicpu-ts: from a rank table to a finished collective.
+//!
+//! A [`rank_table`] gives a [`topology`]; a [`cluster`] is a software NPU per rank with a kernel on each, in this
+//! process or on an emulated aarch64 machine; a [`communicator`] launches operations on it with three interactions
+//! each. [`select`] chooses the algorithm, [`diagnosis`] explains failures, [`oracle`] checks results. The command
+//! `aicpu-ts` is a thin layer above.
 
+pub mod buffer;
+pub mod cluster;
+pub mod communicator;
+pub mod diagnosis;
 pub mod error;
 pub mod image;
+pub mod oracle;
+pub mod payload;
 pub mod qemu;
 mod quote;
 pub mod rank_table;
+mod resources;
+pub mod run;
+pub mod select;
 pub mod settings;
 pub mod topology;
 

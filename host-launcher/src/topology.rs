@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 use core::fmt::{self, Write};
 
 use crc::{CRC_64_XZ, Crc};
-use wire::npu::Protocol;
+use wire::npu::{self, Protocol};
+use wire::Reduction;
 
 use crate::rank_table::{Form, RankTable};
 
@@ -114,6 +115,19 @@ impl Topology {
             }
         }
         pairs
+    }
+
+    /// Returns whether every link reduces these elements while moving them.
+    #[must_use]
+    pub fn reduces_inline(&self, reduction: Reduction) -> bool {
+        self.pairs().into_iter().all(|(protocol, _)| {
+            let (types, ops) = match protocol {
+                Protocol::Hccs => (npu::sdma::REDUCE_TYPES, npu::sdma::REDUCE_OPS),
+                Protocol::Roce => (npu::roce::REDUCE_TYPES, npu::roce::REDUCE_OPS),
+                Protocol::Ub => (npu::ub::REDUCE_TYPES, npu::ub::REDUCE_OPS),
+            };
+            types >> reduction.dtype as u32 & 1 == 1 && ops >> reduction.op as u32 & 1 == 1
+        })
     }
 
     /// Returns the table that `aicpu-ts topo` prints: a letter for every pair of ranks, and what the letters mean.

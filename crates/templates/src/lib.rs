@@ -31,4 +31,4 @@ mod skeleton;
 mod slices;
 mod steps;
 
-pub use plan::{Needs, Plan, PlanError, Shape};
+pub use plan::{Needs, Plan, PlanError, Shape, scratch_bytes};

@@ -10,6 +10,9 @@ use crate::slices::Slices;
 /// Chunks start at multiples of this many bytes (public rule of the field).
 const CHUNK_ALIGN: u64 = 128;
 
+/// Most ranks there is a plan for: the steps of a ring are still numbered by 16 bits.
+const MAX_RANKS: u32 = 1 << 15;
+
 /// What is to be done, and with what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -80,11 +83,15 @@ impl Plan {
     /// Checks a shape and cuts it into chunks.
     ///
     /// # Errors
-    /// `PLAN_RANKS` when the algorithm does not exist for this operation, `PLAN_STAGING` when it cannot work
+    /// `PLAN_RANKS` for too many ranks or a rank that is none of them, `PLAN_OP` when the algorithm does not exist
+    /// for this operation, `PLAN_STAGING` when it cannot work
     /// without scratch, `PLAN_SCRATCH` when the scratch buffer is too small for one element per slice,
     /// `PLAN_THREADS` without a thread, `LAUNCH_COUNT` when sizes do not fit 64 bits.
     pub fn new(shape: &Shape) -> Result<Self, PlanError> {
         let fail = |code, need, limit| Err(PlanError { code, need, limit });
+        if shape.ranks > MAX_RANKS {
+            return fail(ErrorCode::PLAN_RANKS, u64::from(shape.ranks), u64::from(MAX_RANKS));
+        }
         if shape.ranks == 0 || shape.rank >= shape.ranks {
             return fail(ErrorCode::PLAN_RANKS, u64::from(shape.rank) + 1, u64::from(shape.ranks));
         }
@@ -94,9 +101,11 @@ impl Plan {
         if !exists(shape.op, shape.algorithm) {
             return fail(ErrorCode::PLAN_OP, 0, 0);
         }
+        // Every offset and length below is at most this.
         let total = shape
             .count
             .checked_mul(shape.dtype.size_bytes())
+            .and_then(|bytes| bytes.checked_next_multiple_of(CHUNK_ALIGN))
             .and_then(|bytes| bytes.checked_mul(u64::from(shape.ranks)));
         if total.is_none() {
             return fail(ErrorCode::LAUNCH_COUNT, shape.count, u64::MAX);
@@ -110,6 +119,12 @@ impl Plan {
     #[must_use]
     pub fn chunks(&self) -> u64 {
         if self.chunk == 0 { 0 } else { self.shape.count.div_ceil(self.chunk) }
+    }
+
+    /// Returns the elements per full chunk and rank; 0 when there is nothing to move.
+    #[must_use]
+    pub fn chunk_elements(&self) -> u64 {
+        self.chunk
     }
 
     /// Returns the threads the template uses.
@@ -184,23 +199,45 @@ pub(crate) struct Layout {
     pub(crate) slot: u64,
 }
 
+/// Returns the scratch with which a shape runs in one chunk, bytes; its own scratch length does not matter.
+#[must_use]
+pub fn scratch_bytes(shape: &Shape) -> u64 {
+    let whole = if shape.chunk == 0 { shape.count } else { shape.chunk.min(shape.count) };
+    let area = match shape.algorithm {
+        Algorithm::MeshTwoShot => whole / u64::from(shape.ranks) + u64::from(shape.ranks),
+        _ => whole,
+    };
+    let bytes = area.saturating_mul(shape.dtype.size_bytes()).saturating_add(CHUNK_ALIGN);
+    (bytes / CHUNK_ALIGN * CHUNK_ALIGN).saturating_mul(scratch_areas(shape))
+}
+
+/// Returns the number of scratch areas of one chunk (two-shot: of one slice) each.
+fn scratch_areas(shape: &Shape) -> u64 {
+    let direct = shape.staging == Staging::Direct;
+    let ranks = u64::from(shape.ranks);
+    let landing = u64::from(shape.op != OpKind::AllGather && !shape.inline_reduce);
+    match shape.op {
+        _ if is_mesh(shape.algorithm) => if direct { 0 } else { ranks },
+        OpKind::AllReduce => landing + u64::from(!direct),
+        OpKind::AllGather => if direct { 0 } else { ranks },
+        OpKind::ReduceScatter => ranks * (1 + landing),
+    }
+}
+
+fn is_mesh(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot)
+}
+
 /// Returns the elements per full chunk and rank: at least 1.
 fn chunk_elements(shape: &Shape) -> Result<u64, PlanError> {
     let direct = shape.staging == Staging::Direct;
     let element = shape.dtype.size_bytes();
     let ranks = u64::from(shape.ranks);
-    let landing = u64::from(shape.op != OpKind::AllGather && !shape.inline_reduce);
-    let mesh = matches!(shape.algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
+    let mesh = is_mesh(shape.algorithm);
     if direct && (shape.op == OpKind::ReduceScatter || (mesh && (!shape.inline_reduce || shape.in_place))) {
         return Err(PlanError { code: ErrorCode::PLAN_STAGING, need: 0, limit: 0 });
     }
-    // Scratch areas of one chunk each.
-    let areas = match shape.op {
-        _ if mesh => if direct { 0 } else { ranks },
-        OpKind::AllReduce => landing + u64::from(!direct),
-        OpKind::AllGather => if direct { 0 } else { ranks },
-        OpKind::ReduceScatter => ranks * (1 + landing),
-    };
+    let areas = scratch_areas(shape);
     let area = shape.scratch_len.checked_div(areas).map(|bytes| bytes / CHUNK_ALIGN * CHUNK_ALIGN / element);
     let fits = match (area, shape.algorithm) {
         (None, _) => shape.count,

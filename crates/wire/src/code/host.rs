@@ -106,4 +106,13 @@ super::codes! {
     1301 RANKS_RANGE NoEffect hccl 1 ei 3
         "the number of ranks or of devices per server is outside its range"
         "use 1 to 65,536 ranks with 1 to 65 devices per server"
+    1302 ARGUMENT_VALUE NoEffect hccl 1 ei 3
+        "a command-line value is not what its option allows"
+        "see `aicpu-ts help` for the values"
+    1501 COMM_POISONED NoEffect hccl 7 ei 0
+        "the communicator cannot be used after an earlier error"
+        "destroy it and create another; the process may go on"
+    8001 RESULT_WRONG OpFailed hccl 4 ei 0
+        "an output is not what the operation defines"
+        "this is a defect: report the command that shows it"
 }

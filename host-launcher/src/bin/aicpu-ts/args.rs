@@ -1,0 +1,183 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use wire::launch::{Algorithm, OpKind, Staging};
+use wire::{DataType, ReduceOp};
+
+/// Collectives through an open AICPU_TS runtime, on software NPUs.
+#[derive(Debug, Parser)]
+#[command(name = "aicpu-ts", version, about, disable_help_subcommand = false, args_override_self = false)]
+pub(crate) struct Cli {
+    /// Print one JSON object a line instead of tables
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The sub-commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a collective on all ranks, check every byte, count what it took
+    Run(RunArgs),
+    /// Print how the ranks are connected
+    Topo(WorldArgs),
+    /// Print the settings in force, where each comes from and why it differs from what was asked
+    Env,
+}
+
+/// Which ranks there are.
+#[derive(Args, Clone, Debug)]
+#[command(group(ArgGroup::new("world").required(true).args(["rank_table", "ranks"])))]
+pub(crate) struct WorldArgs {
+    /// Rank table file (flat, 1.0, 1.2 or 2.0)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rank_table: Option<PathBuf>,
+    /// Topology file of a 2.0 rank table
+    #[arg(long, value_name = "FILE", requires = "rank_table")]
+    pub(crate) topology: Option<PathBuf>,
+    /// Number of ranks, without a rank table
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536), allow_negative_numbers = true)]
+    pub(crate) ranks: Option<u32>,
+    /// Devices per server, with --ranks
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65), conflicts_with = "rank_table", allow_negative_numbers = true)]
+    pub(crate) devices_per_server: u32,
+}
+
+/// What to run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    /// Operation
+    #[arg(value_parser = parse_op)]
+    pub(crate) op: OpKind,
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+    /// Size of one rank's share: all-reduce the whole, all-gather what it sends, reduce-scatter what it receives.
+    /// Suffixes K, M, G (powers of 1024)
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_size, conflicts_with = "count")]
+    pub(crate) bytes: u64,
+    /// The same in elements
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Data type
+    #[arg(long, default_value = "fp32", value_parser = parse_dtype)]
+    pub(crate) dtype: DataType,
+    /// Reduction
+    #[arg(long = "op", value_name = "OP", id = "reduce", default_value = "sum", value_parser = parse_reduce)]
+    pub(crate) reduce: ReduceOp,
+    /// Algorithm; default: chosen by size and links, or by HCCL_ALGO
+    #[arg(long, value_parser = parse_algorithm)]
+    pub(crate) algo: Option<Algorithm>,
+    /// Work in a scratch buffer or directly in the users' buffers; default: directly where possible
+    #[arg(long, value_parser = parse_staging)]
+    pub(crate) staging: Option<Staging>,
+    /// What runs the kernels: a thread of this process, or the aarch64 image under QEMU
+    #[arg(long, value_enum, default_value_t = AicpuKind::Thread)]
+    pub(crate) aicpu: AicpuKind,
+    /// The image, with --aicpu qemu
+    #[arg(long, value_name = "FILE", env = "AICPU_IMAGE_ELF", default_value = "target/image/aicpu-kernel.elf")]
+    pub(crate) image: PathBuf,
+    /// Repetitions
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) steps: u64,
+    /// Use the same memory for input and output
+    #[arg(long)]
+    pub(crate) in_place: bool,
+    /// Seed of the payload, decimal or 0x-hexadecimal
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = parse_seed)]
+    pub(crate) seed: u64,
+    /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout: Option<u64>,
+}
+
+/// What runs the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AicpuKind {
+    /// A thread of this process
+    Thread,
+    /// The aarch64 image under QEMU
+    Qemu,
+}
+
+/// Finds a value by the name users type; the message lists what there is.
+fn by_name<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
+    let names = || all.iter().map(|value| name(*value)).collect::<Vec<_>>().join(", ");
+    all.iter().copied().find(|value| name(*value) == text).ok_or_else(|| format!("expected one of: {}", names()))
+}
+
+fn parse_op(text: &str) -> Result<OpKind, String> {
+    by_name(text, OpKind::ALL, OpKind::name)
+}
+
+fn parse_dtype(text: &str) -> Result<DataType, String> {
+    // The public interface says bfp16; everybody else says bf16.
+    by_name(if text == "bf16" { "bfp16" } else { text }, DataType::ALL, DataType::name)
+}
+
+fn parse_reduce(text: &str) -> Result<ReduceOp, String> {
+    by_name(text, ReduceOp::ALL, ReduceOp::name)
+}
+
+fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
+    by_name(text, Algorithm::ALL, Algorithm::name)
+}
+
+fn parse_staging(text: &str) -> Result<Staging, String> {
+    by_name(text, Staging::ALL, Staging::name)
+}
+
+fn parse_seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "expected 0 to 2^64 − 1, decimal or 0x-hexadecimal".to_owned())
+}
+
+/// Bytes, with an optional suffix K, M or G.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let expected = || "expected a number of bytes with an optional suffix K, M or G, as 64M".to_owned();
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(expected());
+    }
+    let number: u64 = digits.parse().map_err(|_| expected())?;
+    number.checked_mul(1 << shift).ok_or_else(expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cli, parse_seed, parse_size};
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_numbers_with_one_suffix() {
+        assert_eq!(parse_size("8"), Ok(8));
+        assert_eq!(parse_size("64M"), Ok(64 << 20));
+        assert_eq!(parse_size("4g"), Ok(4 << 30));
+        for bad in ["", "M", "4GiB", "4 G", "-1", "1_000", "3.5", "99999999999G", "٣"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn seeds_are_decimal_or_hexadecimal() {
+        assert_eq!(parse_seed("0x5eed"), Ok(0x5eed));
+        assert_eq!(parse_seed("18446744073709551615"), Ok(u64::MAX));
+        assert!(parse_seed("18446744073709551616").is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! `aicpu-ts run`: one operation on all ranks, checked, with the counts that matter.
+
+use core::time::Duration;
+
+use comfy_table::{Table, presets};
+use host_launcher::cluster::{Aicpu, Cluster};
+use host_launcher::communicator::{Communicator, Config, Operation};
+use host_launcher::image::Image;
+use host_launcher::qemu::Options;
+use host_launcher::run::{Run, Summary, memory_for};
+use host_launcher::select::{Question, choose};
+use host_launcher::settings::Settings;
+use host_launcher::topology::Topology;
+use host_launcher::{Error, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use wire::launch::OpKind;
+use wire::{ErrorCode, ReduceOp};
+
+use crate::args::{AicpuKind, RunArgs};
+use crate::output::Output;
+use crate::topo::world;
+
+pub(crate) fn run(args: &RunArgs, output: &mut Output) -> Result<()> {
+    let settings = Settings::from_env(std::env::vars_os())?;
+    for warning in settings.warnings() {
+        eprintln!("{warning}");
+    }
+    let topology = world(&args.world)?;
+    let (operation, why) = operation(args, &topology, &settings)?;
+    let buffer_bytes = *settings.buffer_bytes.value();
+    let config = config(args, &settings, buffer_bytes);
+    let summary = carry_out(args, topology, operation, why, config)?;
+    if output.is_json() {
+        output.line(&serde_json::to_value(&summary).unwrap_or_default());
+    } else {
+        output.text(&format!("{}\n", table(&summary)));
+    }
+    Ok(())
+}
+
+fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
+    let (timeout, timeout_source) = match args.timeout {
+        Some(millis) => (Duration::from_millis(millis), "--timeout".to_owned()),
+        None => {
+            (*settings.exec_timeout.value(), format!("HCCL_EXEC_TIMEOUT, {}", settings.exec_timeout.origin()))
+        }
+    };
+    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source }
+}
+
+/// Turns the arguments into an operation and the reason for its algorithm.
+fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result<(Operation, String)> {
+    let size = args.dtype.size_bytes();
+    let count = args.count.unwrap_or(args.bytes / size);
+    if args.count.is_none() && !args.bytes.is_multiple_of(size) {
+        let message = format!("--bytes {} is no multiple of the {size} bytes of {}", args.bytes, args.dtype);
+        return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
+    }
+    if args.op != OpKind::AllGather && !args.dtype.can_reduce() {
+        let message = format!("{} cannot be reduced, only moved", args.dtype);
+        return Err(Error::new(ErrorCode::LAUNCH_REDUCE, message));
+    }
+    let reduce = if args.op == OpKind::AllGather { ReduceOp::Sum } else { args.reduce };
+    let question = Question {
+        op: args.op,
+        count,
+        dtype: args.dtype,
+        reduce,
+        in_place: args.in_place,
+        algorithm: args.algo,
+        staging: args.staging,
+    };
+    let choice = choose(&question, topology, settings)?;
+    let operation = Operation {
+        op: args.op,
+        count,
+        dtype: args.dtype,
+        reduce,
+        algorithm: choice.algorithm,
+        staging: choice.staging,
+        chunk: 0,
+        piece: 0,
+    };
+    Ok((operation, choice.why))
+}
+
+fn carry_out(
+    args: &RunArgs,
+    topology: Topology,
+    operation: Operation,
+    why: String,
+    config: Config,
+) -> Result<Summary> {
+    let aicpu = match args.aicpu {
+        AicpuKind::Thread => Aicpu::Thread,
+        AicpuKind::Qemu => Aicpu::Qemu { image: Image::read(&args.image)?, options: Options::default() },
+    };
+    let memory = memory_for(&operation, topology.ranks(), config.buffer_bytes).ok_or_else(|| {
+        Error::new(ErrorCode::LAUNCH_COUNT, format!("{} elements of {}", operation.count, operation.dtype))
+    })?;
+    let cluster = Cluster::start(topology, memory, &aicpu)?;
+    let comm = Communicator::create(&cluster, config)?;
+    let chunk = comm.chunk_elements(&operation, args.in_place)?;
+    let mut run = Run::prepare(&cluster, comm, operation, chunk, args.seed, args.in_place)?;
+    let bar = progress(args.steps);
+    let summary = run.repeat(args.steps, why, |done| bar.set_position(done));
+    bar.finish_and_clear();
+    summary
+}
+
+/// A bar on standard error where the work is long enough to need one.
+fn progress(steps: u64) -> ProgressBar {
+    let target = if steps > 1 { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(steps), target);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} steps, {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn table(summary: &Summary) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    let per = |what: &str| format!("{what}, per operation over all ranks");
+    let kinds = &summary.kinds;
+    let links = &summary.bytes_per_link;
+    let operation = format!(
+        "{} {} × {} ({} bytes) {} on {} ranks",
+        summary.op, summary.dtype, summary.count, summary.bytes, summary.reduce, summary.ranks
+    );
+    let verified = if summary.verified {
+        format!("every byte of every rank, {} of {} steps", summary.repetitions, summary.repetitions)
+    } else {
+        "no".to_owned()
+    };
+    for (name, value) in [
+        ("operation", operation),
+        ("verified", verified),
+        ("algorithm", format!("{} ({}): {}", summary.algorithm, summary.staging, summary.why)),
+        ("AI CPU", summary.aicpu.to_owned()),
+        ("steps", format!("{} in {} chunk(s)", summary.steps, summary.chunks)),
+        ("host ops", format!("{} per operation and rank: record, launch, wait", summary.host_ops)),
+        (
+            "descriptors",
+            per(&format!(
+                "{} = {} copies + {} reductions + {} transfers + {} signals + {} work requests + posts",
+                summary.descriptors, kinds.copies, kinds.reduces, kinds.transfers, kinds.signals, summary.wqes
+            )),
+        ),
+        ("doorbells", per(&summary.doorbells.to_string())),
+        (
+            "bytes moved",
+            per(&format!("local {}, HCCS {}, RoCE {}, UB {}", links.local, links.hccs, links.roce, links.ub)),
+        ),
+        (
+            "measured here",
+            format!("{:.1} µs median, {:.1} µs fastest, launch to last done", summary.measured_us, summary.measured_min_us),
+        ),
+        (
+            "measured here",
+            format!("{} ns expanding, {} ns submitting, sum over the kernels", summary.expand_ns, summary.submit_ns),
+        ),
+    ] {
+        table.add_row([name, &value]);
+    }
+    table
+}

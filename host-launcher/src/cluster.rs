@@ -1,0 +1,152 @@
+//! The machine a communicator runs on: a fabric of software NPUs, and their AI CPUs.
+//!
+//! The kernel of each NPU runs either in this process ([`Aicpu::Thread`]) or as the aarch64 image on one core of an
+//! emulated machine ([`Aicpu::Qemu`]). Everything else is the same for both: the same launches, contexts, rings and
+//! device model. Several communicators may share a cluster.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use aicpu_kernel::{Block, Kernel};
+use device_model::driver::Npu;
+use device_model::fabric::{Fabric, FabricConfig};
+use device_model::machine::{Machine, MachineConfig, Outcome};
+use device_model::platform::ModelPlatform;
+use wire::ErrorCode;
+use wire::boot::WindowPlace;
+use wire::npu::{KERNEL_STATE, KernelState};
+
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::qemu::{Guest, Options};
+use crate::topology::Topology;
+
+/// Blocks of 32 descriptors that a kernel in this process records a chunk into: 16,384 descriptors.
+const GRAPH_BLOCKS: usize = 512;
+/// Windows are multiples of this many bytes.
+const WINDOW_GRANULE: u64 = 2 << 20;
+
+/// What runs the kernels.
+#[derive(Debug)]
+pub enum Aicpu {
+    /// The thread that waits, in this process.
+    Thread,
+    /// The aarch64 image under QEMU.
+    Qemu {
+        /// The checked image.
+        image: Image,
+        /// How it is emulated.
+        options: Options,
+    },
+}
+
+/// A fabric with a kernel on every NPU, one NPU per rank of its topology.
+#[derive(Debug)]
+pub struct Cluster {
+    topology: Topology,
+    npus: Vec<Npu>,
+    machine: Machine,
+    guest: Option<Guest>,
+}
+
+impl Cluster {
+    /// Builds the NPUs and starts their kernels. `memory` is the device memory per NPU, bytes.
+    ///
+    /// # Errors
+    /// `DEVICE_MEMORY` when the fabric cannot be had, and what the image or the emulator is refused for.
+    pub fn start(topology: Topology, memory: u64, aicpu: &Aicpu) -> Result<Self> {
+        let window = (memory + wire::npu::HEAP).next_multiple_of(WINDOW_GRANULE);
+        let config = FabricConfig::new(topology.ranks(), window);
+        let fabric = Fabric::create(&config).map_err(|error| Error::new(error.code(), error.to_string()))?;
+        Self::over(&fabric, topology, aicpu)
+    }
+
+    /// As [`start`](Self::start), over a fabric made by the caller, with one NPU per rank.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn over(fabric: &Fabric, topology: Topology, aicpu: &Aicpu) -> Result<Self> {
+        let npus: Vec<Npu> = (0..fabric.npus()).map(|npu| Npu::new(fabric, npu)).collect();
+        let machine = Machine::new(fabric, MachineConfig::default());
+        let guest = match aicpu {
+            Aicpu::Thread => {
+                for npu in 0..fabric.npus() {
+                    machine.attach(npu, Box::new(ThreadKernel::start(fabric, npu)?));
+                }
+                None
+            }
+            Aicpu::Qemu { image, options } => Some(boot(fabric, image, options)?),
+        };
+        let cluster = Self { topology, npus, machine, guest };
+        cluster.wait_until_ready()?;
+        Ok(cluster)
+    }
+
+    /// Returns how the ranks are connected.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Returns the handle on the NPU of a rank.
+    ///
+    /// # Panics
+    /// When there is no such rank.
+    #[must_use]
+    pub fn npu(&self, rank: u32) -> &Npu {
+        &self.npus[rank as usize]
+    }
+
+    /// Returns the device.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Returns the emulated machine, where the kernels run in one.
+    #[must_use]
+    pub fn guest(&self) -> Option<&Guest> {
+        self.guest.as_ref()
+    }
+
+    fn wait_until_ready(&self) -> Result<()> {
+        let ready = |npu: &Npu| {
+            let state = npu.window().word(KERNEL_STATE).load(core::sync::atomic::Ordering::Acquire);
+            state == KernelState::Ready as u64
+        };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        match self.machine.run_until(|| self.npus.iter().all(ready), Some(deadline)) {
+            Outcome::Done => Ok(()),
+            _ => Err(Error::new(ErrorCode::KERNEL_SILENT, "a kernel did not say that it takes launches within 20 s")),
+        }
+    }
+}
+
+fn boot(fabric: &Fabric, image: &Image, options: &Options) -> Result<Guest> {
+    let mut offset = 0;
+    let mut windows = Vec::new();
+    for npu in 0..fabric.npus() {
+        let window = fabric.window(npu);
+        windows.push(WindowPlace { device_addr: window.base(), offset, len: window.bytes() });
+        offset += window.bytes();
+    }
+    Guest::boot(image, &windows, fabric.file(), options)
+}
+
+/// The kernel of one NPU in this process.
+struct ThreadKernel(Box<Kernel<ModelPlatform, Box<[Block]>>>);
+
+impl ThreadKernel {
+    fn start(fabric: &Fabric, npu: u32) -> Result<Self> {
+        let blocks = vec![Block::EMPTY; GRAPH_BLOCKS].into_boxed_slice();
+        let mut kernel = Box::new(Kernel::new(ModelPlatform::new(fabric, npu), blocks));
+        kernel.start().map_err(|code| Error::new(code, format!("the kernel of NPU {npu} cannot use its window")))?;
+        Ok(Self(kernel))
+    }
+}
+
+impl device_model::machine::Aicpu for ThreadKernel {
+    fn poll(&mut self) -> bool {
+        self.0.poll()
+    }
+}

@@ -1,0 +1,450 @@
+//! A communicator: identity, resources, operations in flight.
+//!
+//! Launching an operation on a rank is three interactions with the device, whatever the operation's size: record the
+//! start notify, post the launch, wait for the done notify. [`Communicator::launch`] does the first two and returns;
+//! [`Communicator::synchronize`] is the wait, for everything that is in flight. An error poisons the communicator;
+//! destroying it gives everything back, and the next one starts clean.
+
+use core::time::Duration;
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+use device_model::driver::LaunchTicket;
+use device_model::machine::Outcome;
+use templates::{Needs, Shape};
+use wire::launch::{Algorithm, OpKind, Staging};
+use wire::npu::Status;
+use wire::{DataType, ErrorCode, LaunchArgs, ReduceOp};
+
+use crate::buffer::{SharedBuffer, driver};
+use crate::cluster::Cluster;
+use crate::diagnosis;
+use crate::error::{Error, Result};
+use crate::resources::{Identity, Resources, START_NOTIFIES};
+
+/// Interactions with the device per operation and rank: record, launch, wait.
+pub const HOST_OPS: u64 = 3;
+/// Least scratch that is created, bytes: less saves nothing.
+const LEAST_SCRATCH: u64 = 64 << 10;
+
+/// What a communicator is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Name for messages; identifies nothing.
+    pub name: String,
+    /// Upper bound of the scratch buffer per rank, bytes (`HCCL_BUFFSIZE`).
+    pub buffer_bytes: u64,
+    /// How long an operation may take (`HCCL_EXEC_TIMEOUT`).
+    pub timeout: Duration,
+    /// Where the timeout comes from, for messages.
+    pub timeout_source: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            name: "world".to_owned(),
+            buffer_bytes: 200 << 20,
+            timeout: Duration::from_secs(1836),
+            timeout_source: "the default of HCCL_EXEC_TIMEOUT".to_owned(),
+        }
+    }
+}
+
+/// One operation, the same on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Operation.
+    pub op: OpKind,
+    /// Elements per rank (all-reduce: of the whole; all-gather: sent; reduce-scatter: received).
+    pub count: u64,
+    /// Element type.
+    pub dtype: DataType,
+    /// Reduction; sum for operations that do not reduce.
+    pub reduce: ReduceOp,
+    /// Algorithm.
+    pub algorithm: Algorithm,
+    /// Where it works.
+    pub staging: Staging,
+    /// Upper bound of elements per chunk and rank, 0 for none.
+    pub chunk: u64,
+    /// Longest piece of the direct mesh algorithms, bytes; 0 for the default.
+    pub piece: u64,
+}
+
+impl Operation {
+    /// Returns the bytes of input and output per rank, `None` where they do not fit 64 bits.
+    #[must_use]
+    pub fn buffer_bytes(&self, ranks: u32) -> Option<(u64, u64)> {
+        let share = self.count.checked_mul(self.dtype.size_bytes())?;
+        let whole = share.checked_mul(u64::from(ranks))?;
+        Some(match self.op {
+            OpKind::AllReduce => (share, share),
+            OpKind::AllGather => (share, whole),
+            OpKind::ReduceScatter => (whole, share),
+        })
+    }
+}
+
+/// A place in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The buffer.
+    pub buffer: &'a SharedBuffer,
+    /// First byte.
+    pub offset: u64,
+}
+
+/// What has been created so far: flat once every algorithm has been used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetUp {
+    /// Channels connected, over all ranks.
+    pub channels: u64,
+    /// Contexts written, over all ranks.
+    pub contexts: u64,
+    /// Bytes of scratch per rank.
+    pub scratch_bytes: u64,
+}
+
+/// One operation of one rank, answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// Rank.
+    pub rank: u32,
+    /// The kernel's answer.
+    pub status: Status,
+}
+
+/// An operation that has been launched on a rank and not yet waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InFlight {
+    pub(crate) sequence: u32,
+    pub(crate) operation: Operation,
+    ticket: LaunchTicket,
+    /// Count of the done notify once this operation is done.
+    done_at: u64,
+}
+
+/// State of one rank.
+#[derive(Debug)]
+pub(crate) struct RankState {
+    done_notify: u32,
+    done_count: u64,
+    pub(crate) launched: u32,
+    pub(crate) in_flight: VecDeque<InFlight>,
+}
+
+/// A group of ranks, one per NPU of a cluster.
+#[derive(Debug)]
+pub struct Communicator<'c> {
+    pub(crate) cluster: &'c Cluster,
+    pub(crate) config: Config,
+    pub(crate) identity: Identity,
+    pub(crate) ranks: Vec<RankState>,
+    resources: HashMap<(Algorithm, Staging), Resources>,
+    retired: Vec<Resources>,
+    set_up: SetUp,
+    poisoned: bool,
+}
+
+impl<'c> Communicator<'c> {
+    /// Creates a communicator over all ranks of a cluster. No channel is made before the first operation needs it.
+    ///
+    /// # Errors
+    /// `DEVICE_MEMORY` without random numbers for its identity, `HOST_NOTIFIES_FULL`.
+    pub fn create(cluster: &'c Cluster, config: Config) -> Result<Self> {
+        let identity = Identity { name: config.name.clone(), instance: random_instance()?, epoch: 1 };
+        let ranks = (0..cluster.topology().ranks())
+            .map(|rank| {
+                let npu = cluster.npu(rank);
+                let done_notify = npu.alloc_host_notify().map_err(driver)?;
+                let done_count = npu.host_notify_count(done_notify);
+                Ok(RankState { done_notify, done_count, launched: 0, in_flight: VecDeque::new() })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            cluster,
+            config,
+            identity,
+            ranks,
+            resources: HashMap::new(),
+            retired: Vec::new(),
+            set_up: SetUp::default(),
+            poisoned: false,
+        })
+    }
+
+    /// Returns the number of ranks.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.cluster.topology().ranks()
+    }
+
+    /// Returns what has been created so far.
+    #[must_use]
+    pub fn set_up(&self) -> SetUp {
+        self.set_up
+    }
+
+    /// Returns whether an error has made this communicator useless.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
+    /// Launches an operation on one rank and returns without waiting.
+    ///
+    /// # Errors
+    /// `COMM_POISONED` after an earlier error; `LAUNCH_*` and `PLAN_*` for an operation or buffers that make no
+    /// sense; quotas of the device when resources cannot be created. Nothing has been launched then.
+    pub fn launch(&mut self, rank: u32, operation: &Operation, input: Place<'_>, output: Place<'_>) -> Result<()> {
+        if self.poisoned {
+            return Err(Error::new(ErrorCode::COMM_POISONED, "an earlier operation of this communicator failed"));
+        }
+        self.prepare(operation)?;
+        let args = self.arguments(rank, operation, input, output)?;
+        self.post(rank, operation, args)
+    }
+
+    /// Returns the elements per chunk and rank that the kernels will work with.
+    ///
+    /// # Errors
+    /// `PLAN_*` and `LAUNCH_COUNT` for an operation that cannot be carried out.
+    pub fn chunk_elements(&self, operation: &Operation, in_place: bool) -> Result<u64> {
+        let shape = Shape {
+            scratch_len: self.scratch_for(operation),
+            inline_reduce: self.reduces_inline(operation),
+            in_place,
+            ..self.shape(operation)
+        };
+        let plan = templates::Plan::new(&shape).map_err(|error| {
+            let message = format!("{operation:?}: needs {}, there is {}", error.need, error.limit);
+            Error::new(error.code, message)
+        })?;
+        Ok(plan.chunk_elements())
+    }
+
+    /// Returns whether every link reduces the operation's elements while moving.
+    fn reduces_inline(&self, operation: &Operation) -> bool {
+        self.cluster.topology().reduces_inline(wire::Reduction { dtype: operation.dtype, op: operation.reduce })
+    }
+
+    /// Posts launch arguments as they are: start notify, launch.
+    fn post(&mut self, rank: u32, operation: &Operation, args: LaunchArgs) -> Result<()> {
+        let npu = self.cluster.npu(rank);
+        let state = &mut self.ranks[rank as usize];
+        if state.in_flight.len() >= START_NOTIFIES as usize {
+            let message = format!("rank {rank} has {} operations in flight", state.in_flight.len());
+            return Err(Error::new(ErrorCode::LAUNCHES_FULL, message).remedy("call synchronize first"));
+        }
+        npu.set_notify(args.start_notify);
+        let ticket = npu.post_launch(&args).map_err(driver)?;
+        state.done_count += 1;
+        state.launched = args.sequence;
+        state.in_flight.push_back(InFlight {
+            sequence: args.sequence,
+            operation: *operation,
+            ticket,
+            done_at: state.done_count,
+        });
+        Ok(())
+    }
+
+    /// Launches an operation on every rank.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_all(&mut self, operation: &Operation, input: Place<'_>, output: Place<'_>) -> Result<()> {
+        (0..self.size()).try_for_each(|rank| self.launch(rank, operation, input, output))
+    }
+
+    /// Waits until everything in flight is done, on all ranks.
+    ///
+    /// # Errors
+    /// The first cause, with rank, step, task and peer: a launch that was refused, a device that stopped at an
+    /// error, a deadline that passed. The communicator is poisoned then.
+    pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
+        let deadline = Instant::now().checked_add(self.config.timeout);
+        let cluster = self.cluster;
+        let ranks = &self.ranks;
+        let settled = || ranks.iter().enumerate().all(|(rank, state)| is_settled(cluster, rank, state));
+        let refused = || ranks.iter().enumerate().any(|(rank, state)| refusal(cluster, rank, state).is_some());
+        // A rank that was refused never signals its peers: waiting for those would only delay the message.
+        let mut turns = 0_u32;
+        let outcome = cluster.machine().run_until(
+            || {
+                turns = turns.wrapping_add(1);
+                settled() || (turns.is_multiple_of(64) && refused())
+            },
+            deadline,
+        );
+        if outcome == Outcome::Done && !refused() {
+            return Ok(self.collect());
+        }
+        self.poisoned = true;
+        Err(diagnosis::explain(self, outcome))
+    }
+
+    /// Gives everything back; after an error too.
+    ///
+    /// # Errors
+    /// Those of the driver: bookkeeping that does not add up.
+    pub fn destroy(mut self) -> Result<()> {
+        if self.poisoned {
+            for rank in 0..self.size() {
+                self.cluster.machine().reset(rank);
+            }
+        }
+        for resources in self.resources.drain().map(|(_, resources)| resources).chain(self.retired.drain(..)) {
+            resources.free(self.cluster)?;
+        }
+        for (rank, state) in (0..).zip(&self.ranks) {
+            self.cluster.npu(rank).free_host_notify(state.done_notify).map_err(driver)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the kernel's answer to the newest launch of a rank that was refused, and its operation.
+    pub(crate) fn refusal_of(&self, rank: usize) -> Option<(InFlight, Status)> {
+        refusal(self.cluster, rank, &self.ranks[rank])
+    }
+
+    /// Returns whether everything a rank has in flight is done.
+    pub(crate) fn is_done(&self, rank: usize) -> bool {
+        is_settled(self.cluster, rank, &self.ranks[rank])
+    }
+
+    fn collect(&mut self) -> Vec<Completed> {
+        let mut completed = Vec::new();
+        for (rank, state) in (0..).zip(&mut self.ranks) {
+            let npu = self.cluster.npu(rank);
+            let answers = state.in_flight.drain(..).filter_map(|launched| npu.status(launched.ticket));
+            completed.extend(answers.map(|status| Completed { rank, status }));
+        }
+        completed
+    }
+
+    /// Creates the resources that an operation needs and does not have yet.
+    fn prepare(&mut self, operation: &Operation) -> Result<()> {
+        let key = (operation.algorithm, operation.staging);
+        let wanted = self.scratch_for(operation);
+        if self.resources.get(&key).is_some_and(|resources| resources.scratch.len >= wanted) {
+            return Ok(());
+        }
+        // More scratch than before: the old context stays until destruction, nothing refers to it any more.
+        if let Some(old) = self.resources.remove(&key) {
+            self.retired.push(old);
+        }
+        let mut needs = Needs::of(operation.algorithm, self.size());
+        if operation.staging == Staging::Direct {
+            // Direct work needs no threads of its own: the copies of one rank go to one place, in order.
+            (needs.threads, needs.main_notifies) = (1, 0);
+        }
+        let resources = Resources::create(self.cluster, &self.identity, &needs, wanted)?;
+        self.set_up.channels += resources.channels() as u64;
+        self.set_up.contexts += u64::from(self.size());
+        self.set_up.scratch_bytes += wanted;
+        self.resources.insert(key, resources);
+        Ok(())
+    }
+
+    /// As much scratch as lets the operation run in one chunk, a power of two within the communicator's bounds.
+    fn scratch_for(&self, operation: &Operation) -> u64 {
+        let wanted = templates::scratch_bytes(&self.shape(operation));
+        let bound = self.config.buffer_bytes.max(LEAST_SCRATCH);
+        wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
+    }
+
+    fn shape(&self, operation: &Operation) -> Shape {
+        Shape {
+            op: operation.op,
+            algorithm: operation.algorithm,
+            staging: operation.staging,
+            rank: 0,
+            ranks: self.size(),
+            count: operation.count,
+            dtype: operation.dtype,
+            reduce: operation.reduce,
+            scratch_len: 0,
+            threads: 1,
+            inline_reduce: false,
+            in_place: false,
+            chunk: operation.chunk,
+            piece: operation.piece,
+        }
+    }
+
+    /// Returns the launch arguments of one rank; the resources exist.
+    fn arguments(
+        &self,
+        rank: u32,
+        operation: &Operation,
+        input: Place<'_>,
+        output: Place<'_>,
+    ) -> Result<LaunchArgs> {
+        let too_many = || Error::new(ErrorCode::LAUNCH_COUNT, format!("{} elements of {}", operation.count, operation.dtype));
+        let (input_len, output_len) = operation.buffer_bytes(self.size()).ok_or_else(too_many)?;
+        for (name, place, len) in [("input", input, input_len), ("output", output, output_len)] {
+            if place.offset.checked_add(len).is_none_or(|end| end > place.buffer.len()) {
+                let message = format!(
+                    "{name}: {len} bytes at offset {} of a buffer of {} bytes",
+                    place.offset,
+                    place.buffer.len()
+                );
+                return Err(Error::new(ErrorCode::LAUNCH_BUFFER, message));
+            }
+        }
+        let missing = || Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist");
+        let resources = self.resources.get(&(operation.algorithm, operation.staging)).ok_or_else(missing)?;
+        let own = resources.ranks.get(rank as usize).ok_or_else(missing)?;
+        let state = &self.ranks[rank as usize];
+        let sequence = state.launched.wrapping_add(1);
+        let timeout_ms = u32::try_from(self.config.timeout.as_millis()).unwrap_or(u32::MAX).max(1);
+        let args = LaunchArgs {
+            blocks: 1,
+            sequence,
+            instance: self.identity.instance,
+            epoch: self.identity.epoch,
+            op: operation.op as u8,
+            dtype: operation.dtype as u8,
+            reduce: operation.reduce as u8,
+            algorithm: operation.algorithm as u8,
+            count: operation.count,
+            chunk: operation.chunk,
+            piece: operation.piece,
+            context: own.context.0,
+            context_len: own.context.1,
+            staging: operation.staging as u8,
+            input: input.buffer.part(rank, input.offset, input_len),
+            output: output.buffer.part(rank, output.offset, output_len),
+            start_notify: own.start_base + sequence % START_NOTIFIES,
+            done_notify: state.done_notify,
+            timeout_ms,
+            ..LaunchArgs::default()
+        };
+        Ok(args.sealed())
+    }
+}
+
+/// 128 bits that no other communicator has.
+fn random_instance() -> Result<[u64; 2]> {
+    let word = || {
+        getrandom::u64().map_err(|error| {
+            Error::new(ErrorCode::DEVICE_MEMORY, format!("no random numbers for the communicator's identity: {error}"))
+        })
+    };
+    Ok([word()? | 1, word()?])
+}
+
+fn is_settled(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
+    let Some(last) = state.in_flight.back() else { return true };
+    // CAST: ranks are counted in u32.
+    let npu = cluster.npu(u32::try_from(rank).unwrap_or(u32::MAX));
+    npu.host_notify_count(state.done_notify) >= last.done_at && npu.status(last.ticket).is_some()
+}
+
+fn refusal(cluster: &Cluster, rank: usize, state: &RankState) -> Option<(InFlight, Status)> {
+    let npu = cluster.npu(u32::try_from(rank).ok()?);
+    let answers = state.in_flight.iter().filter_map(|launched| Some((*launched, npu.status(launched.ticket)?)));
+    answers.into_iter().find(|(_, status)| status.code != 0)
+}

@@ -1,0 +1,195 @@
+//! The naive oracle: what every rank must hold afterwards, computed one element at a time.
+//!
+//! It shares nothing with kernel, templates or device but the documented order of reduction (the table at the head
+//! of the `templates` crate) and the documented meaning of one reduction (`docs/numerics.md`).
+
+use half::{bf16, f16};
+use wire::launch::{Algorithm, OpKind};
+use wire::{DataType, ReduceOp};
+
+use crate::communicator::Operation;
+
+/// Returns the merges (into, from) that reduce one element of slice `slice` over values indexed by rank, and the
+/// rank where the result ends up. `ranks` is the number of ranks.
+fn merges(algorithm: Algorithm, slice: u32, ranks: u32) -> (Vec<(u32, u32)>, u32) {
+    match algorithm {
+        Algorithm::MeshOneShot | Algorithm::MeshTwoShot => ((1..ranks).map(|rank| (0, rank)).collect(), 0),
+        Algorithm::Ring => {
+            let around = |hop: u32| (slice + 1 + hop) % ranks;
+            ((1..ranks).map(|hop| (around(hop), around(hop - 1))).collect(), slice)
+        }
+        Algorithm::HalvingDoubling => {
+            let core = 1 << ranks.ilog2();
+            let mut list: Vec<(u32, u32)> = (core..ranks).map(|rank| (rank - core, rank)).collect();
+            let mut distance = core / 2;
+            while distance > 0 {
+                // All ranks that agree with the owner from this bit on take the other half's contribution.
+                let keep = (0..core).filter(|rank| (rank ^ slice) < distance);
+                list.extend(keep.map(|rank| (rank, rank ^ distance)));
+                distance /= 2;
+            }
+            (list, slice)
+        }
+        Algorithm::Nhr => {
+            let at = |distance: u32| (slice + distance) % ranks;
+            let mut list = Vec::new();
+            let mut step = 1;
+            while step < ranks {
+                let merging = (0..ranks - step).step_by(2 * step as usize);
+                list.extend(merging.map(|distance| (at(distance), at(distance + step))));
+                step *= 2;
+            }
+            (list, slice)
+        }
+    }
+}
+
+/// Returns the expected output of every rank, given every rank's input and the elements per chunk.
+///
+/// # Panics
+/// When an input is shorter than the operation says.
+#[must_use]
+pub fn expected(operation: &Operation, chunk: u64, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let size = usize::try_from(operation.dtype.size_bytes()).expect("at most 16");
+    let ranks = u32::try_from(inputs.len()).expect("ranks are counted in u32");
+    let count = usize::try_from(operation.count).expect("the inputs are in memory");
+    match operation.op {
+        OpKind::AllGather => {
+            let whole: Vec<u8> = inputs.iter().flat_map(|input| &input[..count * size]).copied().collect();
+            vec![whole; inputs.len()]
+        }
+        OpKind::AllReduce => {
+            let parts = match operation.algorithm {
+                Algorithm::HalvingDoubling => 1 << ranks.ilog2(),
+                _ => ranks,
+            };
+            let plans: Vec<_> = (0..parts).map(|slice| merges(operation.algorithm, slice, ranks)).collect();
+            let chunk = usize::try_from(chunk).expect("the inputs are in memory").max(1);
+            let mut output = Vec::with_capacity(count * size);
+            for first in (0..count).step_by(chunk) {
+                let len = chunk.min(count - first);
+                let unit = len / parts as usize;
+                for index in 0..len {
+                    let slice = index.checked_div(unit).map_or(plans.len() - 1, |slice| slice.min(plans.len() - 1));
+                    output.extend(reduce_at(operation, &plans[slice], inputs, (first + index) * size));
+                }
+            }
+            vec![output; inputs.len()]
+        }
+        OpKind::ReduceScatter => (0..ranks)
+            .map(|rank| {
+                let plan = merges(operation.algorithm, rank, ranks);
+                let first = rank as usize * count;
+                (0..count).flat_map(|index| reduce_at(operation, &plan, inputs, (first + index) * size)).collect()
+            })
+            .collect(),
+    }
+}
+
+/// Reduces the element at byte `at` of all inputs; returns its bytes.
+fn reduce_at(
+    operation: &Operation,
+    (list, owner): &(Vec<(u32, u32)>, u32),
+    inputs: &[Vec<u8>],
+    at: usize,
+) -> impl Iterator<Item = u8> + use<> {
+    let Operation { dtype, reduce, .. } = *operation;
+    let size = usize::try_from(dtype.size_bytes()).expect("at most 16");
+    let mut values: Vec<Value> = inputs.iter().map(|input| Value::read(dtype, &input[at..at + size])).collect();
+    for &(into, from) in list {
+        values[into as usize] = values[into as usize].reduced(reduce, values[from as usize]);
+    }
+    values[*owner as usize].bytes(dtype).into_iter().take(size)
+}
+
+/// One element.
+#[derive(Clone, Copy, Debug)]
+enum Value {
+    Int(i128),
+    Half(f16),
+    Brain(bf16),
+    Single(f32),
+    Double(f64),
+}
+
+impl Value {
+    fn read(dtype: DataType, bytes: &[u8]) -> Self {
+        let mut wide = [0; 16];
+        wide[..bytes.len()].copy_from_slice(bytes);
+        let signed = |bits: u32| (i128::from_le_bytes(wide) << (128 - bits)) >> (128 - bits);
+        let word = u64::from_le_bytes(wide[..8].try_into().expect("8 bytes"));
+        let [low, high, ..] = wide;
+        match dtype {
+            DataType::Int8 => Self::Int(signed(8)),
+            DataType::Int16 => Self::Int(signed(16)),
+            DataType::Int32 => Self::Int(signed(32)),
+            DataType::Int64 => Self::Int(signed(64)),
+            DataType::Fp16 => Self::Half(f16::from_le_bytes([low, high])),
+            DataType::Bf16 => Self::Brain(bf16::from_le_bytes([low, high])),
+            DataType::Fp32 => Self::Single(f32::from_le_bytes(wide[..4].try_into().expect("4 bytes"))),
+            DataType::Fp64 => Self::Double(f64::from_bits(word)),
+            _ => Self::Int(i128::from_le_bytes(wide)),
+        }
+    }
+
+    fn bytes(self, dtype: DataType) -> [u8; 16] {
+        let mut out = [0; 16];
+        match self {
+            // Wraps: only the low bytes are taken.
+            Self::Int(value) => out = value.to_le_bytes(),
+            Self::Half(value) => out[..2].copy_from_slice(&value.to_le_bytes()),
+            Self::Brain(value) => out[..2].copy_from_slice(&value.to_le_bytes()),
+            Self::Single(value) => out[..4].copy_from_slice(&value.to_le_bytes()),
+            Self::Double(value) => out[..8].copy_from_slice(&value.to_le_bytes()),
+        }
+        debug_assert!(dtype.size_bytes() <= 16);
+        out
+    }
+
+    fn reduced(self, op: ReduceOp, other: Self) -> Self {
+        match (self, other) {
+            // Sums and products of up to 64-bit values fit 128 bits only modulo 2^128, which is all that is kept.
+            (Self::Int(a), Self::Int(b)) => Self::Int(match op {
+                ReduceOp::Sum => a.wrapping_add(b),
+                ReduceOp::Prod => a.wrapping_mul(b),
+                ReduceOp::Max => a.max(b),
+                ReduceOp::Min => a.min(b),
+            }),
+            (Self::Half(a), Self::Half(b)) => Self::Half(canonical_f16(float(op, a.to_f32(), b.to_f32()))),
+            (Self::Brain(a), Self::Brain(b)) => Self::Brain(canonical_bf16(float(op, a.to_f32(), b.to_f32()))),
+            (Self::Single(a), Self::Single(b)) => Self::Single(float(op, a, b)),
+            (Self::Double(a), Self::Double(b)) => Self::Double(double(op, a, b)),
+            _ => unreachable!("both operands have the operation's type"),
+        }
+    }
+}
+
+fn float(op: ReduceOp, a: f32, b: f32) -> f32 {
+    let result = match op {
+        ReduceOp::Sum => a + b,
+        ReduceOp::Prod => a * b,
+        _ if a.is_nan() || b.is_nan() => f32::NAN,
+        ReduceOp::Max => if a.total_cmp(&b).is_ge() { a } else { b },
+        ReduceOp::Min => if a.total_cmp(&b).is_le() { a } else { b },
+    };
+    if result.is_nan() { f32::from_bits(0x7fc0_0000) } else { result }
+}
+
+fn double(op: ReduceOp, a: f64, b: f64) -> f64 {
+    let result = match op {
+        ReduceOp::Sum => a + b,
+        ReduceOp::Prod => a * b,
+        _ if a.is_nan() || b.is_nan() => f64::NAN,
+        ReduceOp::Max => if a.total_cmp(&b).is_ge() { a } else { b },
+        ReduceOp::Min => if a.total_cmp(&b).is_le() { a } else { b },
+    };
+    if result.is_nan() { f64::from_bits(0x7ff8_0000_0000_0000) } else { result }
+}
+
+fn canonical_f16(value: f32) -> f16 {
+    if value.is_nan() { f16::from_bits(0x7e00) } else { f16::from_f32(value) }
+}
+
+fn canonical_bf16(value: f32) -> bf16 {
+    if value.is_nan() { bf16::from_bits(0x7fc0) } else { bf16::from_f32(value) }
+}

@@ -1,0 +1,253 @@
+//! The resources of one communicator for one algorithm: threads, notifies, channels, and the context that names them.
+//!
+//! Made on first use and kept: later operations need no handshake, no registration and no new bytes on the device.
+
+use device_model::driver::{Channel, Link, Npu, QueueId, Region};
+use templates::Needs;
+use wire::DeviceAddr;
+use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
+use wire::npu::{Access, DEFAULT_DEPTH, QueueKind, sdma};
+
+use crate::buffer::driver;
+use crate::cluster::Cluster;
+use crate::error::{Error, Result};
+
+/// Notifies of the main thread for starts: as many launches may be posted at once.
+pub(crate) const START_NOTIFIES: u32 = 16;
+/// ACK, DATA, FIN.
+const CHANNEL_NOTIFIES: u32 = 3;
+
+/// Who a communicator is.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    pub(crate) instance: [u64; 2],
+    pub(crate) epoch: u32,
+}
+
+/// The scratch buffer of every rank.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(crate) len: u64,
+    rows: Vec<(DeviceAddr, Region)>,
+}
+
+impl Scratch {
+    pub(crate) fn new(cluster: &Cluster, len: u64) -> Result<Self> {
+        let rows = (0..cluster.topology().ranks())
+            .map(|rank| {
+                let npu = cluster.npu(rank);
+                let addr = npu.alloc(len, 128).map_err(driver)?;
+                Ok((addr, npu.register(addr, len, Access::all()).map_err(driver)?))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self { len, rows })
+    }
+
+    fn entries(&self) -> Vec<RegionEntry> {
+        let entry = |(rank, (addr, region)): (u32, &(DeviceAddr, Region))| RegionEntry {
+            addr: addr.0,
+            len: self.len,
+            token: region.token,
+            generation: region.generation,
+            rank,
+            reserved: 0,
+        };
+        (0..).zip(&self.rows).map(entry).collect()
+    }
+
+    pub(crate) fn free(self, cluster: &Cluster) -> Result<()> {
+        for (rank, (addr, region)) in (0..).zip(self.rows) {
+            cluster.npu(rank).deregister(region.token).map_err(driver)?;
+            cluster.npu(rank).free(addr).map_err(driver)?;
+        }
+        Ok(())
+    }
+}
+
+/// What one rank has for one algorithm.
+#[derive(Debug)]
+pub(crate) struct RankResources {
+    pub(crate) context: (DeviceAddr, u32),
+    /// First of the main thread's start notifies.
+    pub(crate) start_base: u32,
+    threads: Vec<QueueId>,
+    /// First notify of each run that was taken.
+    notifies: Vec<u32>,
+    channels: Vec<u16>,
+    entries: (Vec<ThreadEntry>, Vec<ChannelEntry>),
+}
+
+impl RankResources {
+    fn create(cluster: &Cluster, rank: u32, needs: &Needs) -> Result<Self> {
+        let npu = cluster.npu(rank);
+        let mut made = Self {
+            context: (DeviceAddr(0), 0),
+            start_base: 0,
+            threads: Vec::new(),
+            notifies: Vec::new(),
+            channels: Vec::new(),
+            entries: (Vec::new(), Vec::new()),
+        };
+        for thread in 0..needs.threads {
+            let main = thread == 0;
+            let synchronizing = u32::from(if main { needs.main_notifies } else { needs.sub_notifies });
+            let count = synchronizing + if main { START_NOTIFIES } else { 0 };
+            let entry = made.thread(npu, count)?;
+            if main {
+                made.start_base = entry.notify_base + synchronizing;
+            }
+            made.entries.0.push(entry);
+        }
+        for channel in cluster.topology().channels(rank) {
+            let link = Link { peer_npu: channel.peer, protocol: channel.protocol, depth: DEFAULT_DEPTH };
+            let entry = made.channel(npu, link)?;
+            made.entries.1.push(entry);
+        }
+        Ok(made)
+    }
+
+    fn notifies(&mut self, npu: &Npu, count: u32) -> Result<u32> {
+        let range = npu.alloc_notifies(count).map_err(driver)?;
+        self.notifies.push(range.start);
+        Ok(range.start)
+    }
+
+    fn thread(&mut self, npu: &Npu, notify_count: u32) -> Result<ThreadEntry> {
+        let queue = npu.create_queue(QueueKind::Thread, DEFAULT_DEPTH, 0).map_err(driver)?;
+        self.threads.push(queue);
+        let notify_base = self.notifies(npu, notify_count)?;
+        let ring = npu.ring(queue).map_err(driver)?.0;
+        let (depth, queue) = (DEFAULT_DEPTH, queue.0);
+        Ok(ThreadEntry { ring, depth, queue, notify_base, notify_count, ..ThreadEntry::default() })
+    }
+
+    /// Connects to a peer; which notify there is filled in once the peer has its own.
+    fn channel(&mut self, npu: &Npu, link: Link) -> Result<ChannelEntry> {
+        let Channel { index, queue, ring, slot } = npu.connect(link).map_err(driver)?;
+        self.channels.push(index);
+        Ok(ChannelEntry {
+            peer: link.peer_npu,
+            index,
+            protocol: slot.protocol,
+            local_notify: self.notifies(npu, CHANNEL_NOTIFIES)?,
+            reduce_types: slot.reduce_types,
+            reduce_ops: slot.reduce_ops,
+            max_len: slot.max_len,
+            ring: ring.map_or(0, |ring| ring.0),
+            depth: queue.map_or(0, |_| link.depth),
+            queue: queue.map_or(0, |queue| queue.0),
+            ..ChannelEntry::default()
+        })
+    }
+
+    /// The first notify that this rank waits on for `peer`.
+    fn notify_for(&self, peer: u32) -> Option<u32> {
+        self.entries.1.iter().find(|channel| channel.peer == peer).map(|channel| channel.local_notify)
+    }
+
+    fn write_context(&mut self, npu: &Npu, header: &ContextHeader, scratch: &[RegionEntry]) -> Result<()> {
+        let (threads, channels) = &self.entries;
+        let context = Context { header, threads, regions: scratch, channels };
+        let len = Context::encoded_len(threads.len(), scratch.len(), channels.len());
+        let mut bytes = vec![0; len];
+        context
+            .encode(&mut bytes)
+            .map_err(|error| Error::new(error.code, format!("a context of {len} bytes cannot be written")))?;
+        let at = npu.alloc(len as u64, 64).map_err(driver)?;
+        npu.write(at, &bytes).map_err(driver)?;
+        let len = u32::try_from(len).map_err(|_| Error::new(wire::ErrorCode::CONTEXT_CAPACITY, "4 GiB of context"))?;
+        self.context = (at, len);
+        Ok(())
+    }
+
+    fn free(self, npu: &Npu) -> Result<()> {
+        for queue in self.threads {
+            npu.destroy_queue(queue).map_err(driver)?;
+        }
+        for channel in self.channels {
+            npu.disconnect(channel).map_err(driver)?;
+        }
+        for first in self.notifies {
+            npu.free_notifies(first).map_err(driver)?;
+        }
+        if self.context.1 > 0 {
+            npu.free(self.context.0).map_err(driver)?;
+        }
+        Ok(())
+    }
+}
+
+/// What all ranks have for one algorithm.
+#[derive(Debug)]
+pub(crate) struct Resources {
+    pub(crate) ranks: Vec<RankResources>,
+    pub(crate) scratch: Scratch,
+}
+
+impl Resources {
+    /// Creates everything on every rank, lets the ranks exchange what they need of each other, writes the contexts.
+    pub(crate) fn create(cluster: &Cluster, identity: &Identity, needs: &Needs, scratch_len: u64) -> Result<Self> {
+        let count = cluster.topology().ranks();
+        let scratch = Scratch::new(cluster, scratch_len)?;
+        let mut ranks =
+            (0..count).map(|rank| RankResources::create(cluster, rank, needs)).collect::<Result<Vec<_>>>()?;
+        handshake(&mut ranks)?;
+        let regions = scratch.entries();
+        for (rank, resources) in (0..).zip(&mut ranks) {
+            resources.write_context(cluster.npu(rank), &header(cluster, identity, rank), &regions)?;
+        }
+        Ok(Self { ranks, scratch })
+    }
+
+    /// Returns how many channels there are at all ranks.
+    pub(crate) fn channels(&self) -> usize {
+        self.ranks.iter().map(|rank| rank.channels.len()).sum()
+    }
+
+    pub(crate) fn free(self, cluster: &Cluster) -> Result<()> {
+        for (rank, resources) in (0..).zip(self.ranks) {
+            resources.free(cluster.npu(rank))?;
+        }
+        self.scratch.free(cluster)
+    }
+}
+
+/// Tells every channel which notify its peer waits on.
+fn handshake(ranks: &mut [RankResources]) -> Result<()> {
+    for rank in 0..ranks.len() {
+        let own = u32::try_from(rank).unwrap_or(u32::MAX);
+        for index in 0..ranks[rank].entries.1.len() {
+            let peer = ranks[rank].entries.1[index].peer as usize;
+            let notify = ranks[peer].notify_for(own).ok_or_else(|| {
+                let message = format!("rank {rank} has a channel to rank {peer}, which has none back");
+                Error::new(wire::ErrorCode::SQE_CHANNEL, message)
+            })?;
+            ranks[rank].entries.1[index].remote_notify = notify;
+        }
+    }
+    Ok(())
+}
+
+fn header(cluster: &Cluster, identity: &Identity, rank: u32) -> ContextHeader {
+    let mut name = [0; 64];
+    // A name is for messages only; what does not fit is cut at a character.
+    let mut end = identity.name.len().min(name.len() - 1);
+    while !identity.name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name[..end].copy_from_slice(&identity.name.as_bytes()[..end]);
+    ContextHeader {
+        instance: identity.instance,
+        epoch: identity.epoch,
+        rank,
+        ranks: cluster.topology().ranks(),
+        device: cluster.npu(rank).index(),
+        topology_digest: cluster.topology().digest(),
+        sdma_max_len: sdma::MAX_LEN,
+        sdma_reduce_types: sdma::REDUCE_TYPES,
+        sdma_reduce_ops: sdma::REDUCE_OPS,
+        name,
+        ..ContextHeader::default()
+    }
+}

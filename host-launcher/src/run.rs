@@ -1,0 +1,312 @@
+//! `aicpu-ts run`: one operation, again and again, with every byte checked.
+
+use std::time::Instant;
+
+use serde::Serialize;
+use wire::launch::{Algorithm, OpKind, Staging};
+use wire::npu::Protocol;
+use wire::{DataType, ErrorCode, ReduceOp};
+
+use crate::buffer::{SharedBuffer, driver};
+use crate::cluster::Cluster;
+use crate::communicator::{Communicator, Completed, HOST_OPS, Operation, Place};
+use crate::error::{Error, Result};
+use crate::{oracle, payload};
+
+/// Byte that outputs are filled with before each step.
+const POISON: u8 = 0xdb;
+
+/// What is measured and counted of a run. Times are measured on this machine, not modelled.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Operation.
+    pub op: &'static str,
+    /// Algorithm.
+    pub algorithm: &'static str,
+    /// Where it worked.
+    pub staging: &'static str,
+    /// Why this algorithm.
+    pub why: String,
+    /// Ranks.
+    pub ranks: u32,
+    /// Bytes of the operation per rank (`count` × element size).
+    pub bytes: u64,
+    /// Elements per rank.
+    pub count: u64,
+    /// Data type.
+    pub dtype: &'static str,
+    /// Reduction.
+    pub reduce: &'static str,
+    /// Whether every byte of every rank was right in every step.
+    pub verified: bool,
+    /// Repetitions.
+    pub repetitions: u64,
+    /// Steps of the algorithm, per chunk.
+    pub steps: u32,
+    /// Chunks.
+    pub chunks: u16,
+    /// Interactions of the host with each device per operation.
+    pub host_ops: u64,
+    /// Kernel launches per operation and rank.
+    pub launches: u64,
+    /// Doorbells per operation, all ranks.
+    pub doorbells: u64,
+    /// Descriptors per operation, all ranks: submission and work-queue entries.
+    pub descriptors: u64,
+    /// Submission entries by kind, all ranks.
+    pub kinds: Kinds,
+    /// Work-queue entries, all ranks.
+    pub wqes: u64,
+    /// Bytes moved per operation, all ranks.
+    pub bytes_per_link: Links,
+    /// Channels connected, all ranks.
+    pub channels: u64,
+    /// Median time of one operation over all ranks, microseconds, launch to last done notify.
+    pub measured_us: f64,
+    /// Fastest, microseconds.
+    pub measured_min_us: f64,
+    /// Median time the kernels spent expanding, all ranks, nanoseconds of the kernels' clocks.
+    pub expand_ns: u64,
+    /// Median time the kernels spent submitting, all ranks, nanoseconds of the kernels' clocks.
+    pub submit_ns: u64,
+    /// What ran the kernels.
+    pub aicpu: &'static str,
+}
+
+/// Submission entries by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Kinds {
+    /// Local copies.
+    pub copies: u64,
+    /// Local reductions.
+    pub reduces: u64,
+    /// Writes to and reads from peers.
+    pub transfers: u64,
+    /// Notifies set or waited for.
+    pub signals: u64,
+}
+
+/// Bytes by link class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Links {
+    /// Within a device.
+    pub local: u64,
+    /// Between devices of one server.
+    pub hccs: u64,
+    /// Between servers, RDMA over Ethernet.
+    pub roce: u64,
+    /// Between servers, unified bus.
+    pub ub: u64,
+}
+
+/// Bytes and buffers of one run.
+#[derive(Debug)]
+pub struct Run<'c> {
+    operation: Operation,
+    input: SharedBuffer,
+    output: SharedBuffer,
+    in_place: bool,
+    expected: Vec<Vec<u8>>,
+    inputs: Vec<Vec<u8>>,
+    comm: Communicator<'c>,
+    cluster: &'c Cluster,
+}
+
+/// What a run needs of device memory per rank besides buffers: rings, contexts, tables.
+#[must_use]
+pub fn memory_for(operation: &Operation, ranks: u32, buffer_bytes: u64) -> Option<u64> {
+    const RING: u64 = 2048 * 64;
+    let (input, output) = operation.buffer_bytes(ranks)?;
+    // At most a ring per thread and one per queue pair, 8 KiB of everything else per rank.
+    let rings = 2 * u64::from(ranks) * RING + (8 << 10) * u64::from(ranks);
+    input.checked_add(output)?.checked_add(2 * buffer_bytes)?.checked_add(rings + (4 << 20))
+}
+
+impl<'c> Run<'c> {
+    /// Allocates buffers on all ranks, fills the inputs and computes what the outputs must be. `chunk` is the number
+    /// of elements per chunk that the algorithm works with (`operation.count` when it works in one).
+    ///
+    /// # Errors
+    /// Those of allocation and of the communicator.
+    pub fn prepare(
+        cluster: &'c Cluster,
+        comm: Communicator<'c>,
+        operation: Operation,
+        chunk: u64,
+        seed: u64,
+        in_place: bool,
+    ) -> Result<Self> {
+        let ranks = cluster.topology().ranks();
+        let too_large = || Error::new(ErrorCode::LAUNCH_COUNT, format!("{} elements", operation.count));
+        let (input_bytes, output_bytes) = operation.buffer_bytes(ranks).ok_or_else(too_large)?;
+        let elements = input_bytes / operation.dtype.size_bytes();
+        let inputs: Vec<Vec<u8>> =
+            (0..ranks).map(|rank| payload::fill(seed, rank, elements, operation.dtype, operation.reduce)).collect();
+        let expected = oracle::expected(&operation, chunk, &inputs);
+        let input = SharedBuffer::new(cluster, input_bytes.max(output_bytes).max(1))?;
+        let output = SharedBuffer::new(cluster, output_bytes.max(1))?;
+        Ok(Self { operation, input, output, in_place, expected, inputs, comm, cluster })
+    }
+
+    /// Runs the operation once: fills inputs, poisons outputs, launches, waits, checks every byte of every rank.
+    /// Returns the time from first launch to last done notify in microseconds, and the kernels' answers.
+    ///
+    /// # Errors
+    /// Those of the communicator; `RESULT_WRONG` with the first wrong byte.
+    pub fn step(&mut self) -> Result<(f64, Vec<Completed>)> {
+        self.fill()?;
+        let operation = self.operation;
+        let start = Instant::now();
+        for rank in 0..self.comm.size() {
+            let (input, output) = self.places(rank);
+            self.comm.launch(
+                rank,
+                &operation,
+                Place { buffer: &self.input, offset: input },
+                Place { buffer: if self.in_place { &self.input } else { &self.output }, offset: output },
+            )?;
+        }
+        let completed = self.comm.synchronize()?;
+        let micros = start.elapsed().as_secs_f64() * 1e6;
+        self.check()?;
+        Ok((micros, completed))
+    }
+
+    /// Returns the communicator.
+    #[must_use]
+    pub fn communicator(&mut self) -> &mut Communicator<'c> {
+        &mut self.comm
+    }
+
+    /// Offsets of input and output in their buffers: in place, a rank's share lies at its place in the whole.
+    fn places(&self, rank: u32) -> (u64, u64) {
+        let share = self.operation.count * self.operation.dtype.size_bytes();
+        match self.operation.op {
+            _ if !self.in_place => (0, 0),
+            OpKind::AllReduce => (0, 0),
+            OpKind::AllGather => (u64::from(rank) * share, 0),
+            OpKind::ReduceScatter => (0, u64::from(rank) * share),
+        }
+    }
+
+    fn fill(&self) -> Result<()> {
+        for (rank, input) in (0..).zip(&self.inputs) {
+            let npu = self.cluster.npu(rank);
+            let poison = |buffer: &SharedBuffer| {
+                let addr = buffer.addr(rank);
+                let offset = npu.window().offset(addr, buffer.len()).unwrap_or(0);
+                npu.window().fill(offset, buffer.len(), POISON);
+            };
+            poison(&self.input);
+            poison(&self.output);
+            let at = self.input.addr(rank).0 + self.places(rank).0;
+            npu.write(wire::DeviceAddr(at), input).map_err(driver)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        let size = usize::try_from(self.operation.dtype.size_bytes()).unwrap_or(1);
+        for (rank, expected) in (0..).zip(&self.expected) {
+            let buffer = if self.in_place { &self.input } else { &self.output };
+            let at = buffer.addr(rank).0 + self.places(rank).1;
+            let mut got = vec![0; expected.len()];
+            self.cluster.npu(rank).read(wire::DeviceAddr(at), &mut got).map_err(driver)?;
+            if let Some(byte) = got.iter().zip(expected).position(|(got, expected)| got != expected) {
+                let first = byte / size * size;
+                let message = format!(
+                    "rank {rank}, element {}: got {:02x?}, expected {:02x?}",
+                    first / size,
+                    &got[first..(first + size).min(got.len())],
+                    &expected[first..(first + size).min(got.len())],
+                );
+                return Err(Error::new(ErrorCode::RESULT_WRONG, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `repetitions` times and sums up; `progress` is told after each.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn repeat(
+        &mut self,
+        repetitions: u64,
+        why: String,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Summary> {
+        let mut times = Vec::new();
+        let (mut expand, mut submit) = (Vec::new(), Vec::new());
+        let mut last = Vec::new();
+        let before = self.links();
+        for repetition in 0..repetitions {
+            let (micros, completed) = self.step()?;
+            times.push(micros);
+            expand.push(completed.iter().map(|done| done.status.expand_ns).sum::<u64>());
+            submit.push(completed.iter().map(|done| done.status.submit_ns).sum::<u64>());
+            last = completed;
+            progress(repetition + 1);
+        }
+        let after = self.links();
+        times.sort_by(f64::total_cmp);
+        expand.sort_unstable();
+        submit.sort_unstable();
+        let middle = times.len() / 2;
+        let total = |count: fn(&Completed) -> u64| last.iter().map(count).sum::<u64>();
+        let wqes = total(|done| u64::from(done.status.wqes));
+        let per_operation = |before: u64, after: u64| (after - before) / repetitions.max(1);
+        let Operation { op, algorithm, staging, count, dtype, reduce, .. } = self.operation;
+        Ok(Summary {
+            op: OpKind::name(op),
+            algorithm: Algorithm::name(algorithm),
+            staging: Staging::name(staging),
+            why,
+            ranks: self.comm.size(),
+            bytes: count * dtype.size_bytes(),
+            count,
+            dtype: DataType::name(dtype),
+            reduce: ReduceOp::name(reduce),
+            verified: repetitions > 0,
+            repetitions,
+            steps: last.iter().map(|done| done.status.steps).max().unwrap_or(0),
+            chunks: last.iter().map(|done| done.status.chunks).max().unwrap_or(0),
+            host_ops: HOST_OPS,
+            launches: 1,
+            doorbells: total(|done| u64::from(done.status.doorbells)),
+            descriptors: total(|done| u64::from(done.status.sqes)) + wqes,
+            kinds: Kinds {
+                copies: total(|done| u64::from(done.status.kinds[0])),
+                reduces: total(|done| u64::from(done.status.kinds[1])),
+                transfers: total(|done| u64::from(done.status.kinds[2])),
+                signals: total(|done| u64::from(done.status.kinds[3])),
+            },
+            wqes,
+            bytes_per_link: Links {
+                local: per_operation(before.local, after.local),
+                hccs: per_operation(before.hccs, after.hccs),
+                roce: per_operation(before.roce, after.roce),
+                ub: per_operation(before.ub, after.ub),
+            },
+            channels: self.comm.set_up().channels,
+            measured_us: times.get(middle).copied().unwrap_or(0.0),
+            measured_min_us: times.first().copied().unwrap_or(0.0),
+            expand_ns: expand.get(middle).copied().unwrap_or(0),
+            submit_ns: submit.get(middle).copied().unwrap_or(0),
+            aicpu: if self.cluster.guest().is_some() { "qemu" } else { "thread" },
+        })
+    }
+
+    fn links(&self) -> Links {
+        let mut links = Links::default();
+        for rank in 0..self.comm.size() {
+            let counters = self.cluster.machine().snapshot(rank);
+            let moved = |protocol| counters.sent(protocol) + counters.received(protocol);
+            links.local += counters.local_bytes;
+            links.hccs += moved(Protocol::Hccs);
+            links.roce += moved(Protocol::Roce);
+            links.ub += moved(Protocol::Ub);
+        }
+        links
+    }
+}
