@@ -8,47 +8,49 @@ use wire::{DeviceAddr, ErrorCode};
 use zerocopy::IntoBytes;
 
 use crate::context::MAX_RANKS;
+use crate::kernel::Fault;
 
 /// The peers' user buffers of one launch, copied out of shared memory once.
 #[derive(Debug)]
 pub(crate) struct PeerTables {
     input: [PeerBuffer; MAX_RANKS],
     output: [PeerBuffer; MAX_RANKS],
-    /// Where the copied tables came from: a table in shared memory is written once and never changes.
-    from: [DeviceAddr; 2],
+    /// Rows that this launch has, of each.
     ranks: [usize; 2],
 }
 
 impl PeerTables {
     pub(crate) const fn new() -> Self {
         const NONE: PeerBuffer = PeerBuffer { addr: DeviceAddr(0), len: 0, token: 0, reserved: 0 };
-        Self {
-            input: [NONE; MAX_RANKS],
-            output: [NONE; MAX_RANKS],
-            from: [DeviceAddr(0); 2],
-            ranks: [0; 2],
-        }
+        Self { input: [NONE; MAX_RANKS], output: [NONE; MAX_RANKS], ranks: [0; 2] }
     }
 
-    /// Copies the tables that a launch names.
+    /// Copies the tables that a launch names and checks that every peer's buffers are as long as `needs` (input,
+    /// output) says, so that no chunk can fail after another has been submitted.
     ///
     /// # Errors
-    /// `CONTEXT_ADDRESS` when a table lies outside the window.
+    /// `CONTEXT_ADDRESS` when a table lies outside the window, `BINDING_EXTENT` and the rank when a buffer is too
+    /// short or wraps the address space.
     pub(crate) fn load<M: SharedMemory>(
         &mut self,
         memory: &M,
         launch: &Launch,
         ranks: usize,
-    ) -> Result<(), ErrorCode> {
+        needs: [u64; 2],
+    ) -> Result<(), Fault> {
         let tables = [(&mut self.input, launch.input.peers), (&mut self.output, launch.output.peers)];
-        for ((table, at), (from, loaded)) in tables.into_iter().zip(self.from.iter_mut().zip(&mut self.ranks)) {
-            *from = at;
+        for (((table, at), loaded), need) in tables.into_iter().zip(&mut self.ranks).zip(needs) {
             *loaded = 0;
-            if at.0 != 0 {
-                let rows = table.get_mut(..ranks).ok_or(ErrorCode::CONTEXT_CAPACITY)?;
-                memory.read(at, rows.as_mut_bytes())?;
-                *loaded = ranks;
+            if at.0 == 0 {
+                continue;
             }
+            let rows = table.get_mut(..ranks).ok_or(ErrorCode::CONTEXT_CAPACITY)?;
+            memory.read(at, rows.as_mut_bytes())?;
+            let short = |row: &PeerBuffer| row.len < need || row.addr.checked_add(row.len).is_none();
+            if let Some(rank) = rows.iter().position(short) {
+                return Err(Fault { code: ErrorCode::BINDING_EXTENT, detail: rank as u64 });
+            }
+            *loaded = ranks;
         }
         Ok(())
     }

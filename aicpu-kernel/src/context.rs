@@ -6,7 +6,7 @@ use ring::SubmissionRing;
 use task_graph::{QUEUES, QueueIndex, Resources};
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
 use wire::launch::Launch;
-use wire::npu::TAILS;
+use wire::npu::{HEADS, TAILS};
 use wire::{DeviceAddr, ErrorCode, Reduction};
 use zerocopy::IntoBytes;
 
@@ -41,20 +41,21 @@ impl OwnedContext {
     fn new(
         context: &Context<'_>,
         at: DeviceAddr,
-        ring_start: impl Fn(u16) -> Result<u64, ErrorCode>,
+        resume: impl Fn(u16, u64, u32) -> Result<SubmissionRing, ErrorCode>,
     ) -> Result<Self, ErrorCode> {
         const FULL: ErrorCode = ErrorCode::CONTEXT_CAPACITY;
         let mut rings = Vec::new();
         for thread in context.threads {
-            let start = ring_start(thread.queue)?;
-            let ring = SubmissionRing::starting_at(thread.queue, DeviceAddr(thread.ring), thread.depth, start);
-            rings.push(ring).map_err(|_| FULL)?;
+            rings.push(resume(thread.queue, thread.ring, thread.depth)?).map_err(|_| FULL)?;
         }
         let mut link_reduces = (u32::MAX, u32::MAX);
         for channel in context.channels {
             // Channels without a queue pair get a ring of depth 0 that is never used, so that indices stay simple.
-            let start = if channel.depth == 0 { 0 } else { ring_start(channel.queue)? };
-            let ring = SubmissionRing::starting_at(channel.queue, DeviceAddr(channel.ring), channel.depth, start);
+            let ring = if channel.depth == 0 {
+                SubmissionRing::new(channel.queue, DeviceAddr(channel.ring), 0)
+            } else {
+                resume(channel.queue, channel.ring, channel.depth)?
+            };
             rings.push(ring).map_err(|_| FULL)?;
             link_reduces.0 &= channel.reduce_types;
             link_reduces.1 &= channel.reduce_ops;
@@ -138,6 +139,7 @@ impl ContextTable {
     ///
     /// # Errors
     /// `CONTEXT_*` with the byte offset at fault: bytes that are no good, an identity other than the launch's.
+    /// `QUEUE_HEAD` when the words of a ring contradict each other.
     pub(crate) fn find<M: SharedMemory>(
         &mut self,
         memory: &M,
@@ -160,16 +162,21 @@ impl ContextTable {
         if (context.header.instance, context.header.epoch) != (launch.instance, launch.epoch) {
             return Err(Fault { code: ErrorCode::CONTEXT_STALE, detail: u64::from(context.header.epoch) });
         }
-        let ring_start = |queue: u16| {
-            let word = window.checked_add(TAILS + 8 * u64::from(queue)).ok_or(ErrorCode::CONTEXT_ADDRESS)?;
-            memory.load(word)
+        // The rings may have been used before this context was last dropped, and hold entries not consumed yet.
+        let resume = |queue: u16, ring: u64, depth: u32| {
+            let word = |table: u64| {
+                let word = window.checked_add(table + 8 * u64::from(queue)).ok_or(ErrorCode::CONTEXT_ADDRESS)?;
+                memory.load(word).map(<u32 as ring::Count>::low)
+            };
+            SubmissionRing::resumed(queue, DeviceAddr(ring), depth, word(HEADS)?, word(TAILS)?)
         };
-        let mut owned = OwnedContext::new(&context, launch.context.0, ring_start)?;
+        let mut owned = OwnedContext::new(&context, launch.context.0, resume)?;
         owned.used = self.clock;
         // A new context at the same place replaces the old one: its communicator is gone.
         self.list.retain(|context| context.at != launch.context.0);
         if self.list.is_full() {
-            let oldest = self.list.iter().enumerate().min_by_key(|(_, context)| context.used);
+            // A poisoned context goes last: decoded anew it would be taken for a sound one.
+            let oldest = self.list.iter().enumerate().min_by_key(|(_, context)| (context.poisoned, context.used));
             if let Some(index) = oldest.map(|(index, _)| index) {
                 self.list.swap_remove(index);
             }

@@ -51,9 +51,14 @@ impl Job {
         self.plan.as_ref().map_or(0, Plan::chunks).max(1)
     }
 
+    /// Returns whether nothing has been expanded yet, so that the job can still be refused.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.next == 0
+    }
+
     /// Task id of the last descriptor expanded.
     pub(crate) fn last_task(&self) -> u64 {
-        self.task_base() - 1
+        self.task_base().wrapping_sub(1)
     }
 
     fn task_base(&self) -> u64 {
@@ -63,7 +68,6 @@ impl Job {
     /// Turns this job into one that only tells the host that it is done, because of `fault`.
     pub(crate) fn refuse(&mut self, fault: Fault) {
         self.plan = None;
-        self.next = 0;
         (self.status.code, self.status.detail) = (fault.code.0, fault.detail);
     }
 
@@ -82,7 +86,7 @@ impl Job {
         let before = platform.now_ns();
         self.record(context, graph)?;
         self.bind(context, graph, peers, vectors)?;
-        self.base += graph.len();
+        self.base = self.base.wrapping_add(graph.len());
         self.next += 1;
         let kinds = graph.kinds();
         let status = &mut self.status;
@@ -91,7 +95,7 @@ impl Job {
         for (total, count) in
             status.kinds.iter_mut().zip([kinds.copies, kinds.reduces, kinds.transfers, kinds.signals])
         {
-            *total += count;
+            *total = total.saturating_add(count);
         }
         status.expand_ns += platform.now_ns().saturating_sub(before);
         Ok(())
@@ -126,7 +130,7 @@ impl Job {
         peers: &PeerTables,
         vectors: &mut Vectors,
     ) -> Result<(), Fault> {
-        let launch = &self.launch;
+        let (launch, rank) = (&self.launch, context.header().rank);
         let base = LaunchBase {
             task: self.task_base(),
             timeout_ms: launch.timeout_ms,
@@ -138,11 +142,11 @@ impl Job {
             input: launch.input,
             output: launch.output,
             scratch: context.regions(),
-            rank: context.header().rank,
+            rank,
             peers,
         };
         graph
             .bind(&bindings, &base, wqe_tail, vectors)
-            .map_err(|(code, region)| Fault { code, detail: u64::from(region.peer().unwrap_or(base.done_notify)) })
+            .map_err(|(code, region)| Fault { code, detail: u64::from(region.peer().unwrap_or(rank)) })
     }
 }

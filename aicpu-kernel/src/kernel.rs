@@ -5,8 +5,8 @@ use core::ops::DerefMut;
 use hal::Platform;
 use ring::Completions;
 use task_graph::{Block, TaskGraph, Vectors};
-use wire::launch::Launch;
-use wire::npu::{HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES, STATUSES, Status};
+use wire::launch::{Launch, Staging};
+use wire::npu::{CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES, STATUSES, Status};
 use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent, TraceKind};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -46,6 +46,8 @@ pub struct Kernel<P, S> {
     submission: Submission,
     /// Launches answered.
     answered: u64,
+    /// Sequence of the launch that trace events belong to.
+    sequence: u32,
     turns: u64,
 }
 
@@ -62,16 +64,18 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
             job: None,
             submission: Submission::new(),
             answered: 0,
+            sequence: 0,
             turns: 0,
         }
     }
 
-    /// Tells the host that launches are taken from now on.
+    /// Tells the host that launches are taken from now on. Goes on where an earlier kernel on this window stopped.
     ///
     /// # Errors
     /// `CONTEXT_ADDRESS` when the window is not what the platform says.
     pub fn start(&mut self) -> Result<(), ErrorCode> {
         self.answered = self.platform.load(self.at(LAUNCH_HEAD)?)?;
+        self.completions = Completions::starting_at(self.platform.load(self.at(CQ_HEAD)?)?);
         let state = self.at(KERNEL_STATE)?;
         self.platform.store(state, KernelState::Ready as u64)
     }
@@ -122,7 +126,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
     /// Takes the next launch out of the mailbox, if there is one.
     fn take_launch(&mut self) -> bool {
         let posted = self.at(LAUNCH_TAIL).and_then(|word| self.platform.load(word));
-        if posted.unwrap_or(self.answered) == self.answered {
+        // More launches than slots cannot be waiting: the word was overwritten, and no slot is to be believed.
+        let waiting = posted.map_or(0, |posted| posted.wrapping_sub(self.answered));
+        if waiting == 0 || waiting > LAUNCH_SLOTS {
             return false;
         }
         self.platform.observe();
@@ -132,6 +138,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
             .at(LAUNCHES + slot * size_of::<LaunchArgs>() as u64)
             .and_then(|at| self.platform.read(at, args.as_mut_bytes()));
         let launch = read.and_then(|()| Launch::parse(&args));
+        self.sequence = args.sequence;
         self.trace(TraceKind::LaunchTaken, 0, u64::from(args.sequence), self.answered);
         match launch.map_err(Fault::from).and_then(|launch| self.accept(launch)) {
             Ok(job) => self.job = Some(job),
@@ -157,10 +164,21 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         if context.poisoned {
             return Err(ErrorCode::CONTEXT_STALE.into());
         }
-        let ranks = usize::try_from(context.header().ranks).unwrap_or(usize::MAX);
+        request::check_start(&launch, context)?;
         let plan = request::plan(&launch, context);
-        let plan = plan.and_then(|plan| Ok(self.peers.load(&self.platform, &launch, ranks).map(|()| plan)?));
+        let ranks = context.header().ranks;
+        let plan = plan.and_then(|plan| self.load_peers(&launch, ranks).map(|()| plan));
         Ok(Job::new(launch, index, plan, now))
+    }
+
+    fn load_peers(&mut self, launch: &Launch, ranks: u32) -> Result<(), Fault> {
+        let needs = match launch.staging {
+            Staging::Direct => request::sizes(launch, ranks)?,
+            // Work in scratch leaves the peers' user buffers alone.
+            Staging::Scratch => [0; 2],
+        };
+        let ranks = usize::try_from(ranks).unwrap_or(usize::MAX);
+        self.peers.load(&self.platform, launch, ranks, needs)
     }
 
     /// Expands and submits as much of the current job as fits.
@@ -170,7 +188,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         loop {
             let turn = match self.step(&mut job) {
                 Ok(turn) => turn,
-                Err(fault) if job.status.sqes == 0 && job.plan.is_some() => {
+                Err(fault) if job.is_untouched() && job.plan.is_some() => {
                     job.refuse(fault);
                     continue;
                 }
@@ -207,9 +225,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         let (_, rings) = context.split()?;
         let turn = self.submission.turn(&mut self.platform, &self.graph, &self.vectors, rings)?;
         let status = &mut job.status;
-        status.sqes += turn.sqes;
-        status.wqes += turn.wqes;
-        status.doorbells += turn.doorbells;
+        status.sqes = status.sqes.saturating_add(turn.sqes);
+        status.wqes = status.wqes.saturating_add(turn.wqes);
+        status.doorbells = status.doorbells.saturating_add(turn.doorbells);
         status.submit_ns += self.platform.now_ns().saturating_sub(before);
         Ok(turn)
     }
@@ -247,8 +265,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
     }
 
     fn trace(&mut self, kind: TraceKind, queue: u16, first: u64, second: u64) {
-        let sequence = self.job.as_ref().map_or(0, |job| job.launch.sequence);
-        let time_ns = self.platform.now_ns();
+        let (time_ns, sequence) = (self.platform.now_ns(), self.sequence);
         self.platform.event(TraceEvent { time_ns, sequence, kind: kind as u8, reserved: 0, queue, first, second });
     }
 }

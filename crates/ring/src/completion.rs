@@ -30,7 +30,13 @@ impl Completions {
     /// Makes the consumer of an empty ring.
     #[must_use]
     pub const fn new() -> Self {
-        Self { head: 0, expected: Deque::new(), strangers: 0 }
+        Self::starting_at(0)
+    }
+
+    /// Makes the consumer of a ring of which `head` entries have been consumed before ([`CQ_HEAD`] says how many).
+    #[must_use]
+    pub const fn starting_at(head: u64) -> Self {
+        Self { head, expected: Deque::new(), strangers: 0 }
     }
 
     /// Notes that the descriptor with this task id will report its completion.

@@ -45,6 +45,21 @@ impl SubmissionRing {
         Self { base, depth, queue, tail: start, announced: start, head: start }
     }
 
+    /// Makes the producer of a ring that another producer has used before, from the words in shared memory: what
+    /// the device has not consumed yet stays untouched.
+    ///
+    /// # Errors
+    /// `QUEUE_HEAD` when there would be more entries in the ring than it holds.
+    pub fn resumed(queue: u16, base: DeviceAddr, depth: u32, head: u32, tail: u32) -> Result<Self, ErrorCode> {
+        let used = tail.ahead_of(head);
+        if used > u64::from(depth) {
+            return Err(ErrorCode::QUEUE_HEAD);
+        }
+        // One turn of the 32-bit words ahead, so that the head is never below zero.
+        let tail = 1 << 32 | u64::from(tail);
+        Ok(Self { head: tail - used, ..Self::starting_at(queue, base, depth, tail) })
+    }
+
     /// Returns the device's number of this queue.
     #[must_use]
     pub const fn queue(&self) -> u16 {

@@ -2,7 +2,7 @@
 
 use core::ops::DerefMut;
 
-use wire::npu::Protocol;
+use wire::npu::{Protocol, TRANSFER_GRANULE};
 use wire::{
     Command, Descriptor, Engine, ErrorCode, Labels, Operand, Phase, Reduction, Sqe, Transfer, TransferKind,
     WorkRequest,
@@ -12,9 +12,6 @@ use crate::encode::{Resources, channel_notify};
 use crate::graph::{Block, QueueIndex, TaskGraph};
 use crate::pattern::{Pattern, end};
 use crate::{Caps, ChannelNotify, Rank, RegionId, Span, Task, TaskSink, ThreadId};
-
-/// Splits of long transfers are at multiples of this many bytes, a multiple of every element size.
-const GRANULE: u64 = 512;
 
 /// Records the tasks of one rank.
 #[derive(Debug)]
@@ -296,14 +293,16 @@ fn check_peer(region: RegionId, peer: Rank) -> Result<(), ErrorCode> {
     if region.peer() == Some(peer) { Ok(()) } else { Err(ErrorCode::PLAN_INTERNAL) }
 }
 
+/// Returns the length of both ends of a transfer. One without bytes is no transfer: its notify would be lost.
 fn same_len(a: Span, b: Span) -> Result<u64, ErrorCode> {
-    if a.len == b.len { Ok(a.len) } else { Err(ErrorCode::PLAN_INTERNAL) }
+    if a.len == b.len && a.len > 0 { Ok(a.len) } else { Err(ErrorCode::PLAN_INTERNAL) }
 }
 
 /// Cuts `total` bytes into (skip, len) pieces of at most `max` bytes, all but the last whole granules.
 #[inline]
 fn pieces(total: u64, max: u64) -> impl Iterator<Item = (u64, u64)> {
-    let most = if max < GRANULE { GRANULE } else { max - max % GRANULE };
+    // No engine's limit is below one granule.
+    let most = (max - max % TRANSFER_GRANULE).max(TRANSFER_GRANULE);
     let mut skip = 0;
     core::iter::from_fn(move || {
         let len = (total - skip).min(most);
