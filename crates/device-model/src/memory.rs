@@ -11,7 +11,7 @@
 // checked ranges and atomics, and is the only one in the crate that follows them.
 #![expect(unsafe_code, reason = "the one place where pointers into the mapping are followed")]
 
-use core::ptr;
+use core::ptr::{self, NonNull};
 use core::slice;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -24,12 +24,19 @@ use crate::reduce;
 /// The memory of one NPU: `bytes` bytes that device addresses from `base` on name. Cloning shares the memory.
 #[derive(Clone, Debug)]
 pub struct Window {
-    mapping: Arc<MmapRaw>,
-    /// Offset of the window in the mapping, bytes.
-    start: usize,
+    /// First byte; valid for as long as the mapping is held.
+    first: NonNull<u8>,
     bytes: u64,
     base: DeviceAddr,
+    /// Offset of the window in the mapping, bytes.
+    start: u64,
+    _mapping: Arc<MmapRaw>,
 }
+
+// SAFETY: the pointer leads to memory that any thread may use as this module does: atomics, and copies of bytes.
+unsafe impl Send for Window {}
+// SAFETY: as for `Send`; a `Window` has no state of its own that a method changes.
+unsafe impl Sync for Window {}
 
 impl Window {
     /// Returns the window of `bytes` bytes at `start` of `mapping`.
@@ -40,7 +47,11 @@ impl Window {
         let end = start.checked_add(bytes);
         assert!(end.is_some_and(|end| end <= mapping.len()), "a window lies inside its mapping");
         assert!(start.is_multiple_of(64) && bytes.is_multiple_of(64), "a window consists of whole lines");
-        Self { mapping, start, bytes: bytes as u64, base }
+        // SAFETY: `start + bytes <= mapping.len()`, checked above.
+        let first = unsafe { mapping.as_mut_ptr().add(start) };
+        // PANIC: a mapping of more than 0 bytes does not start at the null pointer.
+        let first = NonNull::new(first).expect("mapped memory has an address");
+        Self { first, bytes: bytes as u64, base, start: start as u64, _mapping: mapping }
     }
 
     /// Returns the device address of the first byte.
@@ -78,9 +89,9 @@ impl Window {
         #[expect(clippy::cast_possible_truncation, reason = "at most `bytes`, which came from a usize")]
         let offset = offset as usize;
         // SAFETY:
-        // 1. `start + bytes <= mapping.len()`, checked in `new`; `offset + len <= bytes`, checked above.
+        // 1. `bytes` bytes from `first` on are mapped, checked in `new`; `offset + len <= bytes`, checked above.
         // 2. The mapping lives as long as `self` holds it.
-        unsafe { self.mapping.as_mut_ptr().add(self.start + offset) }
+        unsafe { self.first.as_ptr().add(offset) }
     }
 
     /// Returns `N` consecutive words at `offset`.
@@ -229,7 +240,7 @@ impl Span<'_> {
     /// Offset in the mapping, the same for all NPUs.
     #[inline]
     fn position(&self) -> u64 {
-        self.window.start as u64 + self.offset
+        self.window.start + self.offset
     }
 
     #[inline]

@@ -102,39 +102,38 @@ impl Device<'_> {
 
     #[inline]
     fn transfer(&mut self, transfer: &Transfer) -> Result<(), Refusal> {
-        let &Transfer { kind, engine, reduction, src, dst, len, notify } = transfer;
-        let mut src = src;
+        let &Transfer { kind, engine, reduction, mut src, dst, len, notify } = transfer;
         if core::mem::take(&mut self.books.flip_token) {
             src.token ^= 1 << 31;
         }
         let Site { fabric, window, .. } = self.site;
-        let local = |operand, need| End { window, operand, need };
-        match kind {
-            TransferKind::Local => {
-                let limits = if engine == Mover::Aicpu { Limits::AICPU } else { Limits::SDMA };
-                let (src, dst) = (local(src, Access::READ), local(dst, Access::WRITE));
-                Move { src, dst, len, reduction, limits }.perform()?;
-                self.books.counters.local_bytes += len;
+        let link = match kind {
+            TransferKind::Local => None,
+            TransferKind::Write { channel } | TransferKind::Read { channel } => {
+                Some(in_server(tables::channel(fabric, window, channel)?)?)
             }
-            TransferKind::Write { channel } => {
-                let channel = in_server(tables::channel(fabric, window, channel)?)?;
-                let dst = End { window: channel.peer, operand: dst, need: Access::PEER_WRITE };
-                Move { src: local(src, Access::READ), dst, len, reduction, limits: channel.limits }
-                    .perform()?;
-                self.books.counters.count_sent(channel.protocol, len);
-                if let Some(notify) = notify {
-                    self.record_at(&channel, notify)?;
-                }
-            }
-            TransferKind::Read { channel } => {
-                let channel = in_server(tables::channel(fabric, window, channel)?)?;
-                let src = End { window: channel.peer, operand: src, need: Access::PEER_READ };
-                Move { src, dst: local(dst, Access::WRITE), len, reduction, limits: channel.limits }
-                    .perform()?;
-                self.books.counters.count_received(channel.protocol, len);
-            }
-        }
+        };
+        let near = |operand, need| End { window, operand, need };
+        let far =
+            |operand, need| End { window: link.as_ref().map_or(window, |link| link.peer), operand, need };
+        let (src, dst) = match kind {
+            TransferKind::Local => (near(src, Access::READ), near(dst, Access::WRITE)),
+            TransferKind::Write { .. } => (near(src, Access::READ), far(dst, Access::PEER_WRITE)),
+            TransferKind::Read { .. } => (far(src, Access::PEER_READ), near(dst, Access::WRITE)),
+        };
+        let own = if engine == Mover::Aicpu { Limits::AICPU } else { Limits::SDMA };
+        let limits = link.as_ref().map_or(own, |link| link.limits);
+        Move { src, dst, len, reduction, limits }.perform()?;
         self.count_payload(len, reduction.is_some());
+        let counters = &mut self.books.counters;
+        match (kind, link) {
+            (TransferKind::Write { .. }, Some(link)) => {
+                counters.count_sent(link.protocol, len);
+                notify.map_or(Ok(()), |notify| self.record_at(&link, notify))?;
+            }
+            (TransferKind::Read { .. }, Some(link)) => counters.count_received(link.protocol, len),
+            _ => counters.local_bytes += len,
+        }
         Ok(())
     }
 

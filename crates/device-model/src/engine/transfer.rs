@@ -33,7 +33,7 @@ impl Move<'_> {
     ///
     /// # Errors
     /// The codes 5105 to 5108 and 5201 to 5204.
-    #[inline]
+    #[inline(always)]
     pub(super) fn perform(&self) -> Result<(), Refusal> {
         self.check_shape()?;
         let src = check_operand(self.src.window, self.src.operand, self.len, self.src.need)?;

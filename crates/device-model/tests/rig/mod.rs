@@ -39,7 +39,7 @@ impl Ring {
     pub(crate) fn write(&mut self, npu: &Npu, entry: impl Into<Descriptor>) {
         let slot = self.tail % self.depth;
         npu.write(DeviceAddr(self.base.0 + 64 * slot), entry.into().as_bytes()).unwrap();
-        self.tail += 1;
+        self.tail = self.tail.wrapping_add(1);
     }
 
     pub(crate) fn ring(&self, npu: &Npu) {
