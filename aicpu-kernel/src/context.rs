@@ -165,7 +165,8 @@ impl ContextTable {
         // The rings may have been used before this context was last dropped, and hold entries not consumed yet.
         let resume = |queue: u16, ring: u64, depth: u32| {
             let word = |table: u64| {
-                let word = window.checked_add(table + 8 * u64::from(queue)).ok_or(ErrorCode::CONTEXT_ADDRESS)?;
+                let word =
+                    window.checked_add(table + 8 * u64::from(queue)).ok_or(ErrorCode::CONTEXT_ADDRESS)?;
                 memory.load(word).map(<u32 as ring::Count>::low)
             };
             SubmissionRing::resumed(queue, DeviceAddr(ring), depth, word(HEADS)?, word(TAILS)?)
@@ -176,7 +177,8 @@ impl ContextTable {
         self.list.retain(|context| context.at != launch.context.0);
         if self.list.is_full() {
             // A poisoned context goes last: decoded anew it would be taken for a sound one.
-            let oldest = self.list.iter().enumerate().min_by_key(|(_, context)| (context.poisoned, context.used));
+            let oldest =
+                self.list.iter().enumerate().min_by_key(|(_, context)| (context.poisoned, context.used));
             if let Some(index) = oldest.map(|(index, _)| index) {
                 self.list.swap_remove(index);
             }

@@ -6,7 +6,10 @@ use hal::Platform;
 use ring::Completions;
 use task_graph::{Block, TaskGraph, Vectors};
 use wire::launch::{Launch, Staging};
-use wire::npu::{CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES, STATUSES, Status};
+use wire::npu::{
+    CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES,
+    STATUSES, Status,
+};
 use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent, TraceKind};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -181,30 +184,25 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         self.peers.load(&self.platform, launch, ranks, needs)
     }
 
-    /// Expands and submits as much of the current job as fits.
+    /// Expands and submits as much of the current job's chunk as fits. One chunk a call: however many there are, the
+    /// owner of the kernel gets its turn, completions are reaped and the heart beats.
     fn advance(&mut self) -> bool {
         let Some(mut job) = self.job.take() else { return false };
-        let mut moved = false;
-        loop {
-            let turn = match self.step(&mut job) {
-                Ok(turn) => turn,
-                Err(fault) if job.is_untouched() && job.plan.is_some() => {
-                    job.refuse(fault);
-                    continue;
-                }
-                Err(fault) => return self.give_up(&job, fault),
-            };
-            moved |= turn.sqes + turn.wqes > 0;
-            if !turn.complete {
-                if self.overdue(&job) {
-                    return self.give_up(&job, ErrorCode::QUEUE_FULL.into());
-                }
+        let turn = match self.step(&mut job) {
+            Ok(turn) => turn,
+            Err(fault) if job.is_untouched() && job.plan.is_some() => {
+                job.refuse(fault);
                 self.job = Some(job);
-                return moved;
+                return true;
             }
-            if !job.has_more() {
-                break;
-            }
+            Err(fault) => return self.give_up(&job, fault),
+        };
+        if !turn.complete && self.overdue(&job) {
+            return self.give_up(&job, ErrorCode::QUEUE_FULL.into());
+        }
+        if !turn.complete || job.has_more() {
+            self.job = Some(job);
+            return turn.sqes + turn.wqes > 0;
         }
         // An expectation that cannot be remembered only loses a check.
         let _ = self.completions.expect(job.last_task());
@@ -266,6 +264,14 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
 
     fn trace(&mut self, kind: TraceKind, queue: u16, first: u64, second: u64) {
         let (time_ns, sequence) = (self.platform.now_ns(), self.sequence);
-        self.platform.event(TraceEvent { time_ns, sequence, kind: kind as u8, reserved: 0, queue, first, second });
+        self.platform.event(TraceEvent {
+            time_ns,
+            sequence,
+            kind: kind as u8,
+            reserved: 0,
+            queue,
+            first,
+            second,
+        });
     }
 }

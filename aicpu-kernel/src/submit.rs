@@ -81,7 +81,8 @@ impl Submission {
         for pairs in [true, false] {
             let gated = !pairs && self.feeds.iter().any(|feed| feed.is_pair && feed.cursor.left() > 0);
             for index in 0..self.feeds.len() {
-                let Some(mut feed) = self.feeds.get(index).copied().filter(|feed| feed.is_pair == pairs) else {
+                let Some(mut feed) = self.feeds.get(index).copied().filter(|feed| feed.is_pair == pairs)
+                else {
                     continue;
                 };
                 let ring = rings.get_mut(usize::from(feed.queue.0)).ok_or(ErrorCode::PLAN_INTERNAL)?;
@@ -161,7 +162,9 @@ fn write<P: Platform, S: DerefMut<Target = [Block]>>(
                 if count == 0 {
                     break;
                 }
-                let Some((now, later)) = core::mem::take(&mut slots).split_at_mut_checked(count) else { break };
+                let Some((now, later)) = core::mem::take(&mut slots).split_at_mut_checked(count) else {
+                    break;
+                };
                 vectors.rebase(run, now);
                 graph.advance(&mut cursor, u32::try_from(count).unwrap_or(0));
                 slots = later;
