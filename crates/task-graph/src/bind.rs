@@ -4,9 +4,9 @@ use core::ops::DerefMut;
 
 use wire::{DeviceAddr, ErrorCode, Lane};
 
+use crate::RegionId;
 use crate::graph::{Block, QueueIndex, Run, TaskGraph};
 use crate::pattern::{Interned, PATTERNS, Pattern};
-use crate::RegionId;
 
 /// Where a region lies for one launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,7 +50,7 @@ struct Chain {
 }
 
 impl Chain {
-    const EMPTY: Self = Self { first: NONE, last: NONE, len: 0 };
+    const EMPTY: Self = Self { first: 0, last: 0, len: 0 };
 }
 
 /// How many descriptors of which kind a graph has.
@@ -114,7 +114,7 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
             used: 0,
             chains: [Chain::EMPTY; QUEUES],
             touched: Vec::new(),
-            patterns: PatternTable::new(),
+            patterns: const { PatternTable::new() },
             kinds: Kinds { copies: 0, reduces: 0, transfers: 0, signals: 0, wqes: 0 },
             steps: 0,
             len: 0,

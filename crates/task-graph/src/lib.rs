@@ -14,6 +14,9 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+#[cfg(test)]
+extern crate std;
+
 mod bind;
 mod counter;
 mod encode;

@@ -37,7 +37,7 @@ impl<W: Write> TaskSink for Listing<W> {
     }
 
     fn task(&mut self, thread: ThreadId, task: &Task) -> Result<(), ErrorCode> {
-        writeln!(self.out, "{:>3} {:>9}/{:<3} {task}", thread.0, self.phase, self.step)
+        writeln!(self.out, "{:>3} {:>9}/{:<3} {task}", thread.0, self.phase.name(), self.step)
             .map_err(|_| ErrorCode::GRAPH_FULL)
     }
 }

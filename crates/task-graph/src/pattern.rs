@@ -91,6 +91,12 @@ impl PatternTable {
         self.list.clear();
     }
 
+    /// Returns whether no pattern is left in the table.
+    #[cfg(test)]
+    pub(crate) fn is_clear(&self) -> bool {
+        self.list.is_empty() && self.slots.iter().all(|&entry| entry == 0)
+    }
+
     pub(crate) fn list(&self) -> &[Interned] {
         &self.list
     }

@@ -244,7 +244,8 @@ impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
             Task::LocalReduce { dst, src, reduction } => self.local(thread, dst, src, Some(reduction)),
             Task::Write { peer, dst, src, reduction, notify } => {
                 check_peer(dst.region, peer)?;
-                let transfer = PeerTransfer { peer, writes: true, local: src, remote: dst, reduction, notify };
+                let transfer =
+                    PeerTransfer { peer, writes: true, local: src, remote: dst, reduction, notify };
                 self.peer(thread, transfer)
             }
             Task::Read { peer, dst, src, reduction } => {

@@ -20,7 +20,8 @@ impl Caps {
     #[inline]
     #[must_use]
     pub const fn can_reduce(self, reduction: Reduction) -> bool {
-        self.reduce_types >> reduction.dtype as u32 & 1 == 1 && self.reduce_ops >> reduction.op as u32 & 1 == 1
+        self.reduce_types >> reduction.dtype as u32 & 1 == 1
+            && self.reduce_ops >> reduction.op as u32 & 1 == 1
     }
 }
 
