@@ -6,7 +6,7 @@ use wire::npu::Protocol;
 /// Counts since the NPU was made. Nothing here is a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Submission entries executed, by [`Opcode`](Counters::executed); use [`Counters::executed`].
+    /// Submission entries executed, by opcode: [`Counters::executed`].
     by_opcode: [u64; 9],
     /// Work-queue entries executed.
     pub work_requests: u64,
@@ -14,9 +14,9 @@ pub struct Counters {
     pub local_bytes: u64,
     /// Bytes that went through a reduction, local or into a peer.
     pub reduced_bytes: u64,
-    /// Bytes written to peers, by protocol; use [`Counters::sent`].
+    /// Bytes written to peers, by protocol: [`Counters::sent`].
     sent: [u64; 3],
-    /// Bytes read from peers, by protocol; use [`Counters::received`].
+    /// Bytes read from peers, by protocol: [`Counters::received`].
     received: [u64; 3],
     /// Times a doorbell was found to announce something.
     pub doorbells: u64,

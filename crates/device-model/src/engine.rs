@@ -189,15 +189,17 @@ impl Engine {
         }
         device.books.moved = 0;
         while progress.executed < budget.descriptors && progress.bytes + device.books.moved < budget.bytes {
-            let Some(sqe) = queue.take(&memory) else { break };
-            match device.execute(&sqe, queue.place()) {
+            if !queue.load(&memory) {
+                break;
+            }
+            match device.execute(&queue.entry, queue.place()) {
                 Ok(Step::Done) => {
-                    queue.consumer.advance(&memory);
-                    device.books.counters.count_executed(sqe.opcode);
+                    device.books.counters.count_executed(queue.entry.opcode);
+                    queue.advance(&memory);
                     progress.executed += 1;
                 }
                 Ok(Step::Held(hold)) => {
-                    queue.held = Some((sqe, hold));
+                    queue.held = Some(hold);
                     break;
                 }
                 Err(cqe) => {
@@ -245,7 +247,7 @@ impl Engine {
                     consumer.refresh(&memory).ok()?;
                     consumer.entry(&memory).map(Sqe::from)
                 };
-                let sqe = queue.held.map(|(sqe, _)| sqe).or_else(fresh)?;
+                let sqe = queue.held.map(|_| queue.entry).or_else(fresh)?;
                 Some(Pending { queue: queue.id, position: cursor.head(), sqe, blocked: queue.held.is_some() })
             });
         pending.collect()

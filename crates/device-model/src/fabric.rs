@@ -7,7 +7,7 @@
 //! Beside the mapping, a fabric has signals between the engines of *this* process ([`Signals`]): hints that save
 //! polling, never needed for correctness.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -225,65 +225,46 @@ impl Fabric {
 /// Signals between the engines of this process.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    /// One bit per NPU: it got a notify since somebody last looked after it.
-    ready: Box<[AtomicU64]>,
+    /// Per NPU: it got a notify since somebody last looked after it.
+    ready: Box<[AtomicBool]>,
     /// Per NPU: 1 + the notify whose next record is to be lost, 0 for none.
     lost: Box<[AtomicU32]>,
 }
 
 impl Signals {
     fn new(npus: u32) -> Self {
-        let ready = (0..npus.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let ready = (0..npus).map(|_| AtomicBool::new(false)).collect();
         Self { ready, lost: (0..npus).map(|_| AtomicU32::new(0)).collect() }
     }
 
     /// Marks an NPU as worth looking after.
     #[inline]
     pub(crate) fn mark(&self, npu: u32) {
-        let (word, bit) = (&self.ready[npu as usize / 64], 1 << (npu % 64));
-        // ORDER: a hint. Whoever takes it still loads the notify or doorbell with acquire order.
-        if word.load(Ordering::Relaxed) & bit == 0 {
-            word.fetch_or(bit, Ordering::Relaxed);
-        }
+        // ORDER: a hint. Whoever takes it still loads the notify or doorbell with acquire order, and a hint that is
+        // lost between two threads costs one look at every NPU.
+        self.ready[npu as usize].store(true, Ordering::Relaxed);
     }
 
     /// Takes the mark of the first marked NPU at or after `from`, going round.
     #[inline]
     pub(crate) fn take(&self, from: u32) -> Option<u32> {
-        let first = from as usize / 64;
-        let below = (1_u64 << (from % 64)) - 1;
-        let count = self.ready.len();
-        for turn in 0..=count {
-            let index = (first + turn) % count;
-            let mask = if turn == 0 {
-                !below
-            } else if turn == count {
-                below
-            } else {
-                u64::MAX
-            };
-            let marked = self.ready[index].load(Ordering::Relaxed) & mask;
-            if marked != 0 {
-                let bit = marked.trailing_zeros();
-                self.ready[index].fetch_and(!(1 << bit), Ordering::Relaxed);
-                // CAST: below MAX_NPUS.
-                #[expect(clippy::cast_possible_truncation, reason = "below MAX_NPUS")]
-                return Some(index as u32 * 64 + bit);
-            }
-        }
-        None
+        let (before, after) = self.ready.split_at_checked(from as usize)?;
+        let found = after.iter().chain(before).position(|ready| ready.load(Ordering::Relaxed))?;
+        let npu = (from as usize + found) % self.ready.len();
+        self.ready[npu].store(false, Ordering::Relaxed);
+        u32::try_from(npu).ok()
     }
 
     /// Arranges that the next record of `notify` at `npu` is lost.
     pub(crate) fn lose(&self, npu: u32, notify: u32) {
-        self.lost[npu as usize].store(notify + 1, Ordering::Relaxed);
+        self.lost[npu as usize].store(notify.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Returns whether this record of `notify` at `npu` is to be lost; each arrangement holds once.
     #[inline]
     pub(crate) fn loses(&self, npu: u32, notify: u32) -> bool {
         let lost = &self.lost[npu as usize];
-        let armed = notify + 1;
+        let armed = notify.wrapping_add(1);
         lost.load(Ordering::Relaxed) == armed
             && lost.compare_exchange(armed, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }

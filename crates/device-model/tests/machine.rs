@@ -224,3 +224,24 @@ fn a_stalled_npu_executes_nothing() {
     assert_eq!(machine.run_until(|| npus[0].host_notify_count(0) == 1, later), Outcome::Deadline);
     assert_eq!(machine.snapshot(0).executed_total(), 0);
 }
+
+struct Defective;
+
+impl Aicpu for Defective {
+    fn poll(&mut self) -> bool {
+        panic!("a defect in the kernel");
+    }
+}
+
+#[test]
+fn a_kernel_that_panics_takes_no_npu_with_it() {
+    let (fabric, npus) = fabric(2, rig::WINDOW);
+    let machine = machine(&fabric, 1);
+    machine.attach(0, Box::new(Defective));
+    let run = core::panic::AssertUnwindSafe(|| machine.run_until(|| false, soon()));
+    assert!(std::panic::catch_unwind(run).is_err());
+    assert!(machine.detach(0).is_some());
+    let mut ring = rig::thread(&npus[0], 4);
+    ring.push(&npus[0], sqe(Command::RecordHost { notify: 0 }));
+    assert_eq!(machine.run_until(|| npus[0].host_notify_count(0) == 1, soon()), Outcome::Done);
+}

@@ -144,7 +144,7 @@ impl Device<'_> {
     }
 
     /// Sets a notify of the NPU at the other end of a channel.
-    #[inline]
+    #[inline(always)]
     pub(super) fn record_at(&mut self, channel: &Channel<'_>, notify: u32) -> Result<(), Refusal> {
         tables::record(&self.site.fabric, channel.peer_npu, channel.peer, notify)?;
         self.site.fabric.signals().mark(channel.peer_npu);

@@ -29,8 +29,11 @@ pub(super) struct Queue {
     pub(super) ring: u64,
     pub(super) generation: u32,
     pub(super) consumer: Consumer,
-    /// The entry at the head, copied out, where it could not be executed at once.
-    pub(super) held: Option<(Sqe, Hold)>,
+    /// The entry at the head, copied out, unless `is_loaded` is false.
+    pub(super) entry: Sqe,
+    is_loaded: bool,
+    /// Why the entry at the head could not be executed.
+    pub(super) held: Option<Hold>,
     /// A queue pair in its error state.
     pub(super) is_broken: bool,
 }
@@ -48,13 +51,24 @@ impl Queue {
         Place { queue: self.id, position: self.consumer.cursor().head_half() }
     }
 
-    /// Returns the entry at the head, copied out once however often it is held; `None` where there is none.
+    /// Copies the entry at the head out, once however often it is held; returns whether there is one.
     #[inline]
-    pub(super) fn take(&mut self, memory: &Ring<'_>) -> Option<Sqe> {
-        match self.held.take() {
-            Some((sqe, _)) => Some(sqe),
-            None => self.consumer.entry(memory).map(Sqe::from),
+    pub(super) fn load(&mut self, memory: &Ring<'_>) -> bool {
+        if !self.is_loaded
+            && let Some(descriptor) = self.consumer.entry(memory)
+        {
+            self.entry = descriptor.into();
+            self.is_loaded = true;
         }
+        self.is_loaded
+    }
+
+    /// Counts the entry at the head as done.
+    #[inline]
+    pub(super) fn advance(&mut self, memory: &Ring<'_>) {
+        self.is_loaded = false;
+        self.held = None;
+        self.consumer.advance(memory);
     }
 
     /// Returns whether the slot still holds this queue.
@@ -67,11 +81,11 @@ impl Queue {
     #[inline]
     pub(super) fn may_run(&self, window: &Window, completions_have_room: impl Fn() -> bool) -> bool {
         match self.held {
-            Some((_, Hold::Notify(notify))) => {
+            Some(Hold::Notify(notify)) => {
                 // ORDER: a hint; the wait itself loads again with acquire order.
                 window.half(npu::NOTIFIES + 4 * u64::from(notify)).load(Ordering::Relaxed) != 0
             }
-            Some((_, Hold::Completion)) => completions_have_room(),
+            Some(Hold::Completion) => completions_have_room(),
             None => {
                 let cursor = self.consumer.cursor();
                 // ORDER: a hint; the consumer loads the doorbell again with acquire order.
@@ -174,7 +188,9 @@ fn open(window: &Window, id: u16, slot: &QueueSlot, first: u64) -> Option<Queue>
     let consumer = Consumer::new(first, slot.depth)?;
     let ring = window.offset(DeviceAddr(slot.ring), u64::from(slot.depth) * DESCRIPTOR_BYTES as u64)?;
     let generation = slot.generation;
-    let queue = Queue { id, ring, generation, consumer, held: None, is_broken: false };
+    let entry = Sqe::default();
+    let queue =
+        Queue { id, ring, generation, consumer, entry, is_loaded: false, held: None, is_broken: false };
     ring.is_multiple_of(DESCRIPTOR_BYTES as u64).then_some(queue)
 }
 

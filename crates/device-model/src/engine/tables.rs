@@ -148,9 +148,13 @@ pub(super) fn record(fabric: &Fabric, npu: u32, window: &Window, notify: u32) ->
         return Ok(());
     }
     // ORDER: pairs with the acquire load in `try_wait`: whatever was stored before the record is seen after the wait.
-    if window.half(at).swap(1, Ordering::Release) != 0 {
+    // One notify has one recorder, so looking and setting need not be one step: two engines that share a notify by
+    // mistake, and record it within the same nanoseconds, count as one.
+    let word = window.half(at);
+    if word.load(Ordering::Relaxed) != 0 {
         return Err(Refusal { code: ErrorCode::NOTIFY_TWICE, address: DeviceAddr(window.base().0 + at) });
     }
+    word.store(1, Ordering::Release);
     Ok(())
 }
 

@@ -39,15 +39,21 @@ struct Gate {
     callers: AtomicUsize,
 }
 
+/// A helper inside the gate; it leaves when this is dropped, also by a panic.
+struct Inside<'a>(&'a Gate);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        // ORDER: pairs with the acquire load in `Gate::close`.
+        self.0.state.fetch_sub(ONE, Ordering::Release);
+    }
+}
+
 impl Gate {
     /// Enters if open.
-    fn enter(&self) -> bool {
+    fn enter(&self) -> Option<Inside<'_>> {
         let enter = |state| (state & OPEN != 0).then_some(state + ONE);
-        self.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, enter).is_ok()
-    }
-
-    fn leave(&self) {
-        self.state.fetch_sub(ONE, Ordering::Release);
+        self.state.fetch_update(Ordering::AcqRel, Ordering::Relaxed, enter).ok().map(|_| Inside(self))
     }
 
     fn is_open(&self) -> bool {
@@ -57,7 +63,7 @@ impl Gate {
     /// Closes, and waits until the last helper has left.
     fn close(&self) {
         self.state.fetch_and(!OPEN, Ordering::AcqRel);
-        // ORDER: pairs with `leave`: everything helpers did to the NPUs is visible from here on.
+        // ORDER: pairs with the release on leaving: everything helpers did to the NPUs is visible from here on.
         while self.state.load(Ordering::Acquire) >= ONE && !self.is_open() {
             hint::spin_loop();
         }
@@ -181,7 +187,7 @@ fn help(gate: &Gate, floor: &Floor) {
     let mut turns = 0_u32;
     let mut since = Instant::now();
     while !gate.quit.load(Ordering::Relaxed) {
-        if gate.enter() {
+        if let Some(inside) = gate.enter() {
             while gate.is_open() {
                 let work = floor.pass(&mut turn, TOGETHER_BYTES);
                 if work.bytes != 0 {
@@ -190,7 +196,7 @@ fn help(gate: &Gate, floor: &Floor) {
                     hint::spin_loop();
                 }
             }
-            gate.leave();
+            drop(inside);
             since = Instant::now();
         }
         turns = (turns + 1) % LOOK_EVERY;
