@@ -1,0 +1,113 @@
+//! Submission: a recorded graph into a warm ring that this core owns, doorbells included, beside copying the bytes.
+
+use std::hint::black_box;
+
+use aicpu_benches::{Graph, Tables, graph};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use device_model::fabric::{Fabric, FabricConfig};
+use device_model::platform::ModelPlatform;
+use hal::Platform;
+use ring::SubmissionRing;
+use task_graph::{
+    Bindings, Bound, LaunchBase, QueueIndex, Recorder, RegionId, Span, Task, TaskSink, ThreadId, Vectors,
+};
+use wire::launch::Algorithm;
+use wire::{DeviceAddr, npu};
+
+/// Every region somewhere else.
+struct Everywhere;
+
+impl Bindings for Everywhere {
+    fn bound(&self, region: RegionId) -> Option<Bound> {
+        let peer = region.peer().map_or(0, |peer| u64::from(peer) + 1);
+        let addr = DeviceAddr(0x7000_0000 * (peer * 3 + region.kind() as u64 + 1));
+        Some(Bound { addr, len: u64::MAX >> 1, token: 77 })
+    }
+}
+
+/// Records `count` copies and writes that alternate over the regions of eight ranks, on one thread.
+fn record(count: u32) -> Graph {
+    let tables = Tables::new(Algorithm::Ring, 8);
+    let mut graph = graph();
+    let mut recorder = Recorder::new(&mut graph, tables.resources());
+    for index in 0..count {
+        let (offset, len) = (u64::from(index) * 512, 512);
+        let src = Span { region: RegionId::INPUT, offset, len };
+        let task = if index % 3 == 0 {
+            Task::LocalCopy { dst: Span { region: RegionId::OUTPUT, ..src }, src }
+        } else {
+            let peer = 1 + index % 7;
+            let region = RegionId::of_peer(peer, task_graph::RegionKind::Scratch);
+            Task::Write { peer, dst: Span { region, ..src }, src, reduction: None, notify: None }
+        };
+        recorder.task(ThreadId::MAIN, &task).expect("fits");
+    }
+    graph
+}
+
+/// Submits the whole graph and announces it; the device's head follows at once.
+fn submit<P: Platform>(platform: &mut P, ring: &mut SubmissionRing, graph: &Graph, vectors: &Vectors) {
+    let mut cursor = graph.cursor(QueueIndex(0));
+    while cursor.left() > 0 {
+        let written = ring.fill(platform, cursor.left(), |slots| {
+            P::run(|| {
+                let mut done = 0;
+                while done < slots.len() {
+                    let room = u32::try_from(slots.len() - done).unwrap_or(u32::MAX);
+                    let run = graph.run(&cursor, room);
+                    let count = run.entries.len();
+                    if count == 0 {
+                        break;
+                    }
+                    vectors.rebase(run, &mut slots[done..done + count]);
+                    graph.advance(&mut cursor, u32::try_from(count).expect("a block"));
+                    done += count;
+                }
+                done
+            })
+        });
+        assert!(written.expect("in the window") > 0, "the ring holds it");
+    }
+    ring.announce(platform).expect("in the window");
+}
+
+fn submission(criterion: &mut Criterion) {
+    let fabric = Fabric::create(&FabricConfig::new(1, 8 << 20)).expect("memory");
+    let base = fabric.window(0).base();
+    let mut group = criterion.benchmark_group("submit");
+    for count in [50_u32, 500, 5000] {
+        let graph = record(count);
+        let mut vectors = Vectors::new();
+        let launch = LaunchBase { task: 1 << 32, timeout_ms: 1000, start_notify: 0, done_notify: 0 };
+        graph.bind(&Everywhere, &launch, |_| 0, &mut vectors).expect("everything is bound");
+        let depth = (count * 2).next_power_of_two();
+        let mut platform = ModelPlatform::new(&fabric, 0);
+        let mut ring = SubmissionRing::new(0, DeviceAddr(base.0 + npu::HEAP), depth);
+        let head = fabric.window(0).half(npu::HEADS);
+        group.throughput(Throughput::Elements(u64::from(count)));
+        group.bench_function(BenchmarkId::new("run", count), |bencher| {
+            bencher.iter(|| {
+                submit(&mut platform, &mut ring, black_box(&graph), &vectors);
+                // The device has consumed everything: what it would have published.
+                head.store(ring.tail() as u32, std::sync::atomic::Ordering::Release);
+            });
+        });
+        let source = vec![1_u8; count as usize * 64];
+        let mut target = vec![0_u8; depth as usize * 64];
+        let mut at = 0;
+        group.bench_function(BenchmarkId::new("floor", count), |bencher| {
+            bencher.iter(|| {
+                // The same walk through a ring of the same size.
+                let first = source.len().min(target.len() - at);
+                let (now, later) = black_box(&source).split_at(first);
+                target[at..at + first].copy_from_slice(now);
+                target[..later.len()].copy_from_slice(later);
+                at = (at + source.len()) % target.len();
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, submission);
+criterion_main!(benches);

@@ -1,0 +1,127 @@
+//! What the benches share: a context without a device, and the physical floors.
+
+pub mod floors;
+
+use task_graph::{Block, Recorder, Resources, TaskGraph};
+use templates::{Needs, Plan, Shape};
+use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
+use wire::launch::{Algorithm, OpKind, Staging};
+use wire::npu::sdma;
+use wire::{DataType, ReduceOp};
+
+/// A graph on the heap.
+pub type Graph = TaskGraph<Box<[Block]>>;
+
+/// The tables of one rank of one server, as the launcher would write them.
+#[derive(Debug)]
+pub struct Tables {
+    header: ContextHeader,
+    threads: Vec<ThreadEntry>,
+    regions: Vec<RegionEntry>,
+    channels: Vec<ChannelEntry>,
+}
+
+impl Tables {
+    /// Makes the tables of rank 0 of `ranks` for an algorithm with all threads it can use.
+    #[must_use]
+    pub fn new(algorithm: Algorithm, ranks: u32) -> Self {
+        let needs = Needs::of(algorithm, ranks);
+        let thread = |queue: u16| ThreadEntry {
+            ring: 0x10_0000 + u64::from(queue) * 0x2_0000,
+            depth: 2048,
+            queue,
+            notify_base: u32::from(queue) * 256,
+            notify_count: u32::from(needs.main_notifies.max(needs.sub_notifies)),
+            ..ThreadEntry::default()
+        };
+        let region = |rank: u32| RegionEntry {
+            addr: 0x1000_0000 * u64::from(rank + 1),
+            len: 200 << 20,
+            token: rank + 1,
+            generation: 1,
+            rank,
+            reserved: 0,
+        };
+        let channel = |peer: u32| ChannelEntry {
+            peer,
+            index: u16::try_from(peer).expect("few ranks"),
+            local_notify: 60_000 + 3 * peer,
+            remote_notify: 60_000 + 3 * peer,
+            reduce_types: sdma::REDUCE_TYPES,
+            reduce_ops: sdma::REDUCE_OPS,
+            max_len: sdma::MAX_LEN,
+            ..ChannelEntry::default()
+        };
+        Self {
+            header: ContextHeader {
+                instance: [1, 2],
+                ranks,
+                sdma_max_len: sdma::MAX_LEN,
+                sdma_reduce_types: sdma::REDUCE_TYPES,
+                sdma_reduce_ops: sdma::REDUCE_OPS,
+                ..ContextHeader::default()
+            },
+            threads: (0..needs.threads).map(thread).collect(),
+            regions: (0..ranks).map(region).collect(),
+            channels: (1..ranks).map(channel).collect(),
+        }
+    }
+
+    /// Returns the tables as the kernel sees them.
+    ///
+    /// # Panics
+    /// When there are more queues than a graph has.
+    #[must_use]
+    pub fn resources(&self) -> Resources<'_> {
+        let context = Context {
+            header: &self.header,
+            threads: &self.threads,
+            regions: &self.regions,
+            channels: &self.channels,
+        };
+        Resources::new(context).expect("few queues")
+    }
+
+    /// Returns an all-reduce of 1 MiB of fp32 by `algorithm`, in scratch, on one of these ranks.
+    ///
+    /// # Panics
+    /// When there is no plan for it.
+    #[must_use]
+    pub fn plan(&self, algorithm: Algorithm) -> Plan {
+        let shape = Shape {
+            op: OpKind::AllReduce,
+            algorithm,
+            staging: Staging::Scratch,
+            rank: 0,
+            ranks: self.header.ranks,
+            count: 1 << 18,
+            dtype: DataType::Fp32,
+            reduce: ReduceOp::Sum,
+            scratch_len: 200 << 20,
+            threads: u16::try_from(self.threads.len()).expect("few threads"),
+            inline_reduce: true,
+            in_place: false,
+            chunk: 0,
+            piece: 0,
+        };
+        Plan::new(&shape).expect("has a plan")
+    }
+}
+
+/// Returns an empty graph with room for 16,384 descriptors.
+#[must_use]
+pub fn graph() -> Graph {
+    TaskGraph::new(vec![Block::EMPTY; 512].into_boxed_slice())
+}
+
+/// Expands all chunks of a plan into an emptied graph.
+///
+/// # Panics
+/// When the graph is too small.
+pub fn expand(plan: &Plan, tables: &Tables, graph: &mut Graph) {
+    graph.clear();
+    let mut recorder = Recorder::new(graph, tables.resources());
+    for chunk in 0..plan.chunks() {
+        plan.emit(chunk, &mut recorder).expect("fits");
+    }
+}
