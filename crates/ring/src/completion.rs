@@ -1,7 +1,7 @@
 //! The completion ring as its consumer sees it, and the shadow of what was asked to complete.
 
 use hal::Platform;
-use heapless::Deque;
+use heapless::Vec;
 use wire::npu::{COMPLETIONS, CQ_DEPTH, CQ_HEAD};
 use wire::{Cqe, ErrorCode};
 use zerocopy::{FromZeros, IntoBytes};
@@ -16,7 +16,7 @@ const EXPECTED: usize = 64;
 #[derive(Debug)]
 pub struct Completions {
     head: u64,
-    expected: Deque<u64, EXPECTED>,
+    expected: Vec<u64, EXPECTED>,
     strangers: u64,
 }
 
@@ -36,7 +36,7 @@ impl Completions {
     /// Makes the consumer of a ring of which `head` entries have been consumed before ([`CQ_HEAD`] says how many).
     #[must_use]
     pub const fn starting_at(head: u64) -> Self {
-        Self { head, expected: Deque::new(), strangers: 0 }
+        Self { head, expected: Vec::new(), strangers: 0 }
     }
 
     /// Notes that the descriptor with this task id will report its completion.
@@ -44,7 +44,7 @@ impl Completions {
     /// # Errors
     /// `QUEUE_FULL` when more completions are outstanding than can be remembered.
     pub fn expect(&mut self, task: u64) -> Result<(), ErrorCode> {
-        self.expected.push_back(task).map_err(|_| ErrorCode::QUEUE_FULL)
+        self.expected.push(task).map_err(|_| ErrorCode::QUEUE_FULL)
     }
 
     /// Returns how many completions are outstanding.
@@ -94,4 +94,3 @@ impl Completions {
         self.expected.clear();
     }
 }
-

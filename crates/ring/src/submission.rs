@@ -50,7 +50,13 @@ impl SubmissionRing {
     ///
     /// # Errors
     /// `QUEUE_HEAD` when there would be more entries in the ring than it holds.
-    pub fn resumed(queue: u16, base: DeviceAddr, depth: u32, head: u32, tail: u32) -> Result<Self, ErrorCode> {
+    pub fn resumed(
+        queue: u16,
+        base: DeviceAddr,
+        depth: u32,
+        head: u32,
+        tail: u32,
+    ) -> Result<Self, ErrorCode> {
         let used = tail.ahead_of(head);
         if used > u64::from(depth) {
             return Err(ErrorCode::QUEUE_HEAD);
@@ -174,5 +180,3 @@ impl SubmissionRing {
         platform.window().checked_add(table + 8 * u64::from(self.queue)).ok_or(ErrorCode::CONTEXT_ADDRESS)
     }
 }
-
-
