@@ -4,7 +4,7 @@
 //! that an emulator can map it as a memory node as it is. Whoever opens it passes the configuration it was created
 //! with. The layout of a window is `wire::npu`.
 //!
-//! Beside the mapping, a fabric has signals between the engines of *this* process ([`Signals`]): hints that save
+//! Beside the mapping, a fabric has signals between the engines of *this* process (`Signals`): hints that save
 //! polling, never needed for correctness.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};

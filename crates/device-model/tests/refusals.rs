@@ -65,10 +65,12 @@ fn lengths_alignment_and_overlap_are_checked() {
         };
         assert_eq!(refused(shifted), ErrorCode::SQE_ALIGNMENT);
     }
-    let [mut a, _] = pair();
-    let both = a.buffer(&[7; 64], ALL);
-    let one_on = Operand { addr: DeviceAddr(both.addr.0 + 7), ..both };
-    assert_eq!(a.outcome(&Command::Transfer(copy(both, one_on, 8))), ErrorCode::SQE_OVERLAP);
+    for (src, dst) in [(0, 7), (7, 0), (0, 0)] {
+        let [mut a, _] = pair();
+        let both = a.buffer(&[7; 64], ALL);
+        let at = |offset| Operand { addr: DeviceAddr(both.addr.0 + offset), ..both };
+        assert_eq!(a.outcome(&Command::Transfer(copy(at(src), at(dst), 8))), ErrorCode::SQE_OVERLAP);
+    }
     let [mut a, _] = pair();
     let both = a.buffer(&[7; 64], ALL);
     let touching = Operand { addr: DeviceAddr(both.addr.0 + 8), ..both };
@@ -191,6 +193,8 @@ fn links_carry_only_what_their_protocol_does() {
         assert_eq!(a.outcome(&Command::RecordPeer { channel, notify: 1 }), ErrorCode::DMA_LINK);
     }
     let [mut a, _] = pair();
+    let (_, ring) = a.connect(1, Protocol::Roce, 4);
+    assert_eq!(ring.unwrap().queue.0, 0, "the queue that a channel without one would name by its 0");
     let (channel, _) = a.connect(1, Protocol::Hccs, 0);
     assert_eq!(a.outcome(&Command::Post { channel, wqe_tail: 0 }), ErrorCode::SQE_CHANNEL);
 }
