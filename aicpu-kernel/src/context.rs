@@ -38,17 +38,31 @@ pub(crate) struct OwnedContext {
 }
 
 impl OwnedContext {
-    fn new(
+    const VACANT: Self = Self {
+        header: zerocopy::transmute!([0_u8; size_of::<ContextHeader>()]),
+        at: DeviceAddr(0),
+        threads: Vec::new(),
+        regions: Vec::new(),
+        channels: Vec::new(),
+        rings: Vec::new(),
+        link_reduces: (0, 0),
+        poisoned: false,
+        used: 0,
+    };
+
+    /// Takes over a checked context, in place: it is too large for a stack. Leaves nothing of an earlier one.
+    fn fill(
+        &mut self,
         context: &Context<'_>,
         at: DeviceAddr,
         resume: impl Fn(u16, u64, u32) -> Result<SubmissionRing, ErrorCode>,
-    ) -> Result<Self, ErrorCode> {
+    ) -> Result<(), ErrorCode> {
         const FULL: ErrorCode = ErrorCode::CONTEXT_CAPACITY;
-        let mut rings = Vec::new();
+        self.vacate();
         for thread in context.threads {
-            rings.push(resume(thread.queue, thread.ring, thread.depth)?).map_err(|_| FULL)?;
+            self.rings.push(resume(thread.queue, thread.ring, thread.depth)?).map_err(|_| FULL)?;
         }
-        let mut link_reduces = (u32::MAX, u32::MAX);
+        self.link_reduces = (u32::MAX, u32::MAX);
         for channel in context.channels {
             // Channels without a queue pair get a ring of depth 0 that is never used, so that indices stay simple.
             let ring = if channel.depth == 0 {
@@ -56,21 +70,28 @@ impl OwnedContext {
             } else {
                 resume(channel.queue, channel.ring, channel.depth)?
             };
-            rings.push(ring).map_err(|_| FULL)?;
-            link_reduces.0 &= channel.reduce_types;
-            link_reduces.1 &= channel.reduce_ops;
+            self.rings.push(ring).map_err(|_| FULL)?;
+            self.link_reduces.0 &= channel.reduce_types;
+            self.link_reduces.1 &= channel.reduce_ops;
         }
-        Ok(Self {
-            header: *context.header,
-            at,
-            threads: Vec::from_slice(context.threads).map_err(|_| FULL)?,
-            regions: Vec::from_slice(context.regions).map_err(|_| FULL)?,
-            channels: Vec::from_slice(context.channels).map_err(|_| FULL)?,
-            rings,
-            link_reduces,
-            poisoned: false,
-            used: 0,
-        })
+        self.threads.extend_from_slice(context.threads).map_err(|_| FULL)?;
+        self.regions.extend_from_slice(context.regions).map_err(|_| FULL)?;
+        self.channels.extend_from_slice(context.channels).map_err(|_| FULL)?;
+        (self.header, self.at) = (*context.header, at);
+        Ok(())
+    }
+
+    fn vacate(&mut self) {
+        self.threads.clear();
+        self.regions.clear();
+        self.channels.clear();
+        self.rings.clear();
+        (self.poisoned, self.used) = (false, 0);
+    }
+
+    /// Returns whether this is the context at `at`.
+    fn is_at(&self, at: DeviceAddr) -> bool {
+        self.used > 0 && self.at == at
     }
 
     pub(crate) fn header(&self) -> &ContextHeader {
@@ -117,14 +138,14 @@ impl OwnedContext {
 /// The contexts this kernel has decoded.
 #[derive(Debug)]
 pub(crate) struct ContextTable {
-    list: Vec<OwnedContext, MAX_CONTEXTS>,
+    list: [OwnedContext; MAX_CONTEXTS],
     buffer: [u64; BUFFER_WORDS],
     clock: u64,
 }
 
 impl ContextTable {
     pub(crate) const fn new() -> Self {
-        Self { list: Vec::new(), buffer: [0; BUFFER_WORDS], clock: 0 }
+        Self { list: [OwnedContext::VACANT; MAX_CONTEXTS], buffer: [0; BUFFER_WORDS], clock: 0 }
     }
 
     /// Returns the context at an index that [`find`](Self::find) returned.
@@ -132,7 +153,7 @@ impl ContextTable {
     /// # Errors
     /// `CONTEXT_STALE` when it has been dropped since.
     pub(crate) fn get(&mut self, index: usize) -> Result<&mut OwnedContext, ErrorCode> {
-        self.list.get_mut(index).ok_or(ErrorCode::CONTEXT_STALE)
+        self.list.get_mut(index).filter(|context| context.used > 0).ok_or(ErrorCode::CONTEXT_STALE)
     }
 
     /// Returns the index of the context that a launch names, and whether it had to be decoded.
@@ -148,7 +169,7 @@ impl ContextTable {
     ) -> Result<(usize, bool), Fault> {
         self.clock += 1;
         let known = self.list.iter_mut().enumerate().find(|(_, context)| {
-            context.at == launch.context.0
+            context.is_at(launch.context.0)
                 && context.header.instance == launch.instance
                 && context.header.epoch == launch.epoch
         });
@@ -171,20 +192,15 @@ impl ContextTable {
             };
             SubmissionRing::resumed(queue, DeviceAddr(ring), depth, word(HEADS)?, word(TAILS)?)
         };
-        let mut owned = OwnedContext::new(&context, launch.context.0, resume)?;
-        owned.used = self.clock;
         // A new context at the same place replaces the old one: its communicator is gone.
-        self.list.retain(|context| context.at != launch.context.0);
-        if self.list.is_full() {
-            // A poisoned context goes last: decoded anew it would be taken for a sound one.
-            let oldest =
-                self.list.iter().enumerate().min_by_key(|(_, context)| (context.poisoned, context.used));
-            if let Some(index) = oldest.map(|(index, _)| index) {
-                self.list.swap_remove(index);
-            }
-        }
-        self.list.push(owned).map_err(|_| ErrorCode::CONTEXT_CAPACITY)?;
-        Ok((self.list.len() - 1, true))
+        self.list.iter_mut().filter(|context| context.is_at(launch.context.0)).for_each(OwnedContext::vacate);
+        // Vacant places first. A poisoned context goes last: decoded anew it would be taken for a sound one.
+        let oldest =
+            self.list.iter_mut().enumerate().min_by_key(|(_, context)| (context.poisoned, context.used));
+        let (index, place) = oldest.ok_or(ErrorCode::CONTEXT_CAPACITY)?;
+        place.fill(&context, launch.context.0, resume)?;
+        place.used = self.clock;
+        Ok((index, true))
     }
 
     /// Copies the context's bytes out of shared memory, once.

@@ -72,6 +72,13 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         }
     }
 
+    /// Moves a kernel that has not started onto `platform` and `blocks`: how one that was made at compile time, which
+    /// is too large for a stack, gets what is known only at run time.
+    pub fn attach(&mut self, platform: P, blocks: S) {
+        self.platform = platform;
+        self.graph.set_blocks(blocks);
+    }
+
     /// Tells the host that launches are taken from now on. Goes on where an earlier kernel on this window stopped.
     ///
     /// # Errors

@@ -25,3 +25,6 @@ mod submit;
 pub use context::{MAX_CONTEXTS, MAX_RANKS, MAX_THREADS};
 pub use kernel::{Fault, Kernel};
 pub use task_graph::Block;
+
+/// Blocks of 32 descriptors that a chunk is recorded into where nobody asks for another number: 16,384 descriptors.
+pub const DEFAULT_BLOCKS: usize = 512;

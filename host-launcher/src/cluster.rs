@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use aicpu_kernel::{Block, Kernel};
+use aicpu_kernel::{Block, DEFAULT_BLOCKS, Kernel};
 use device_model::driver::Npu;
 use device_model::fabric::{Fabric, FabricConfig};
 use device_model::machine::{Machine, MachineConfig, Outcome};
@@ -21,8 +21,6 @@ use crate::image::Image;
 use crate::qemu::{Guest, Options};
 use crate::topology::Topology;
 
-/// Blocks of 32 descriptors that a kernel in this process records a chunk into: 16,384 descriptors.
-const GRAPH_BLOCKS: usize = 512;
 /// Windows are multiples of this many bytes.
 const WINDOW_GRANULE: u64 = 2 << 20;
 
@@ -138,7 +136,7 @@ struct ThreadKernel(Box<Kernel<ModelPlatform, Box<[Block]>>>);
 
 impl ThreadKernel {
     fn start(fabric: &Fabric, npu: u32) -> Result<Self> {
-        let blocks = vec![Block::EMPTY; GRAPH_BLOCKS].into_boxed_slice();
+        let blocks = vec![Block::EMPTY; DEFAULT_BLOCKS].into_boxed_slice();
         let mut kernel = Box::new(Kernel::new(ModelPlatform::new(fabric, npu), blocks));
         kernel.start().map_err(|code| Error::new(code, format!("the kernel of NPU {npu} cannot use its window")))?;
         Ok(Self(kernel))

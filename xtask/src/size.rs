@@ -32,7 +32,7 @@ const STACKS: &[(&str, &str, &str)] = &[
 /// Prints the report.
 ///
 /// # Errors
-/// When a panic can be reached, or when a stack is too small or has no bound.
+/// When a panic can be reached, or when a stack has no bound or one above half its size.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let path = options.image.clone().map_or_else(image::build, Ok)?;
     let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -70,11 +70,14 @@ fn stack_bound(file: &File<'_>, program: &Program, stack: &(&str, &str, &str)) -
     let size = size.address();
     match program.depth(root) {
         Depth::Bytes { bytes, chain } => {
-            println!("  stack of {name:<11} {bytes:>7} of {size} bytes in the deepest chain:");
+            let percent = bytes * 100 / size.max(1);
+            println!("  stack of {name:<11} {bytes:>7} of {size} bytes ({percent} %) in the deepest chain:");
             for (frame, function) in chain.iter().filter(|(frame, _)| *frame > 0) {
                 println!("  {frame:>27}  {function}");
             }
-            (bytes > size).then(|| format!("stack of {name}: {bytes} bytes are needed, it has {size}"))
+            // The other half is for what the bound cannot see, and for another compiler's frames.
+            (bytes > size / 2)
+                .then(|| format!("stack of {name}: {bytes} bytes are more than half of its {size}"))
         }
         Depth::Unbounded { why } => Some(format!("stack of {name} has no bound: {why}")),
     }

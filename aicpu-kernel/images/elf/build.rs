@@ -16,5 +16,6 @@ fn main() {
         println!("cargo::rustc-link-arg-bins=-T{root}/linker/qemu-virt.ld");
         println!("cargo::rustc-link-arg-bins=-Tdefmt.x");
         println!("cargo::rustc-link-arg-bins=-zmax-page-size=4096");
+        println!("cargo::rustc-link-arg-bins=--build-id");
     }
 }

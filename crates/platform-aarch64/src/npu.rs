@@ -24,7 +24,7 @@ pub struct Npu {
 impl Npu {
     /// Takes a window; it must be the only one over its memory.
     #[must_use]
-    pub fn new(window: Window) -> Self {
+    pub const fn new(window: Window) -> Self {
         Self { window, traced: 0 }
     }
 

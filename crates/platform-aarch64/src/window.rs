@@ -26,6 +26,9 @@ pub struct Window {
 }
 
 impl Window {
+    /// A window of no bytes: every access is refused.
+    pub const DETACHED: Self = Self { base: NonNull::dangling(), len: 0, device_addr: DeviceAddr(0) };
+
     /// Makes the window that begins at `base` and at device address `device_addr`; `None` when `base` is not aligned
     /// to a page or `len` does not hold the fixed tables of `wire::npu`.
     ///

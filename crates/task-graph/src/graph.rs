@@ -114,11 +114,17 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
             used: 0,
             chains: [Chain::EMPTY; QUEUES],
             touched: Vec::new(),
-            patterns: const { PatternTable::new() },
+            patterns: PatternTable::new(),
             kinds: Kinds { copies: 0, reduces: 0, transfers: 0, signals: 0, wqes: 0 },
             steps: 0,
             len: 0,
         }
+    }
+
+    /// Records into `blocks` from now on, with nothing recorded yet: how a graph in static memory gets its memory.
+    pub fn set_blocks(&mut self, blocks: S) {
+        self.clear();
+        self.blocks = blocks;
     }
 
     /// Forgets everything recorded, in time proportional to the queues and patterns used.

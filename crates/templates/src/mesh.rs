@@ -6,7 +6,7 @@
 //! output, and two-shot writes its reduced slice into every output. Direct work is cut into pieces that stay in
 //! cache, spread over the threads.
 
-use task_graph::{ChannelNotify, RegionKind, Rank, Span, Task, TaskSink, ThreadId};
+use task_graph::{ChannelNotify, Rank, RegionKind, Span, Task, TaskSink, ThreadId};
 use wire::launch::{Algorithm, Staging};
 use wire::{ErrorCode, Phase};
 
@@ -29,7 +29,7 @@ impl<S: TaskSink> Emitter<'_, S> {
 
     /// The chunk's slices in the users' buffers.
     fn user_slices(&self) -> Slices {
-        Slices::cut(self.chunk.first * self.element, self.chunk.len, self.plan.shape().ranks, self.element)
+        Slices::cut(self.chunk.first * self.element, self.chunk.len, self.plan.ranks(), self.element)
     }
 
     /// Slot `index` of a scratch buffer, `len` bytes.
@@ -39,8 +39,8 @@ impl<S: TaskSink> Emitter<'_, S> {
 
     /// The peers in the order this rank serves them: from the next rank on, so that no rank is everybody's first.
     fn peers(&self) -> impl Iterator<Item = (u64, Rank)> + use<S> {
-        let (rank, ranks) = (self.plan.shape().rank, self.plan.shape().ranks);
-        (1..ranks).map(move |distance| (u64::from(distance - 1), (rank + distance) % ranks))
+        let (rank, ranks) = (self.plan.shape().rank, self.plan.ranks());
+        (1..ranks.get()).map(move |distance| (u64::from(distance - 1), (rank + distance) % ranks))
     }
 
     /// Direct: every rank's input may be read and its output written from here on.

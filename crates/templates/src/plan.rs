@@ -1,5 +1,7 @@
 //! From a shape to chunks: every limit is checked here, before the first task.
 
+use core::num::NonZero;
+
 use task_graph::{RegionKind, TaskSink, ThreadId};
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp, Reduction};
@@ -76,7 +78,9 @@ pub struct Plan {
     shape: Shape,
     /// Elements per full chunk and rank; 0 when there is nothing to move.
     chunk: u64,
-    threads: u16,
+    /// As in the shape.
+    ranks: NonZero<u32>,
+    threads: NonZero<u16>,
 }
 
 impl Plan {
@@ -92,12 +96,14 @@ impl Plan {
         if shape.ranks > MAX_RANKS {
             return fail(ErrorCode::PLAN_RANKS, u64::from(shape.ranks), u64::from(MAX_RANKS));
         }
-        if shape.ranks == 0 || shape.rank >= shape.ranks {
+        let Some(ranks) = NonZero::new(shape.ranks).filter(|ranks| shape.rank < ranks.get()) else {
             return fail(ErrorCode::PLAN_RANKS, u64::from(shape.rank) + 1, u64::from(shape.ranks));
-        }
-        if shape.threads == 0 {
+        };
+        // No algorithm needs 0 threads.
+        let threads = shape.threads.min(Needs::of(shape.algorithm, shape.ranks).threads);
+        let Some(threads) = NonZero::new(threads) else {
             return fail(ErrorCode::PLAN_THREADS, 1, 0);
-        }
+        };
         if !exists(shape.op, shape.algorithm) {
             return fail(ErrorCode::PLAN_OP, 0, 0);
         }
@@ -110,9 +116,8 @@ impl Plan {
         if total.is_none() {
             return fail(ErrorCode::LAUNCH_COUNT, shape.count, u64::MAX);
         }
-        let threads = shape.threads.min(Needs::of(shape.algorithm, shape.ranks).threads);
         let chunk = if shape.count == 0 || shape.ranks == 1 { shape.count } else { chunk_elements(shape)? };
-        Ok(Self { shape: *shape, chunk, threads })
+        Ok(Self { shape: *shape, chunk, ranks, threads })
     }
 
     /// Returns the number of chunks; 0 when there is nothing to move.
@@ -130,7 +135,17 @@ impl Plan {
     /// Returns the threads the template uses.
     #[must_use]
     pub fn threads(&self) -> u16 {
+        self.threads.get()
+    }
+
+    /// The number of threads, as a divisor.
+    pub(crate) fn thread_count(&self) -> NonZero<u16> {
         self.threads
+    }
+
+    /// The number of ranks, as a divisor.
+    pub(crate) fn ranks(&self) -> NonZero<u32> {
+        self.ranks
     }
 
     /// Returns what is being planned.
@@ -172,7 +187,9 @@ impl Needs {
             // NHR shares its copies between two threads.
             Algorithm::Nhr => 1,
             // Mesh: one sub thread per peer, so that each transfer runs on its own link.
-            Algorithm::MeshOneShot | Algorithm::MeshTwoShot => u16::try_from(ranks - 1).unwrap_or(u16::MAX - 1),
+            Algorithm::MeshOneShot | Algorithm::MeshTwoShot => {
+                u16::try_from(ranks - 1).unwrap_or(u16::MAX - 1)
+            }
         };
         Self {
             threads: subs + 1,
@@ -217,9 +234,21 @@ fn scratch_areas(shape: &Shape) -> u64 {
     let ranks = u64::from(shape.ranks);
     let landing = u64::from(shape.op != OpKind::AllGather && !shape.inline_reduce);
     match shape.op {
-        _ if is_mesh(shape.algorithm) => if direct { 0 } else { ranks },
+        _ if is_mesh(shape.algorithm) => {
+            if direct {
+                0
+            } else {
+                ranks
+            }
+        }
         OpKind::AllReduce => landing + u64::from(!direct),
-        OpKind::AllGather => if direct { 0 } else { ranks },
+        OpKind::AllGather => {
+            if direct {
+                0
+            } else {
+                ranks
+            }
+        }
         OpKind::ReduceScatter => ranks * (1 + landing),
     }
 }
@@ -259,7 +288,7 @@ impl Plan {
         let shape = &self.shape;
         let element = shape.dtype.size_bytes();
         let direct = shape.staging == Staging::Direct;
-        let ranks = u64::from(shape.ranks);
+        let ranks = NonZero::<u64>::from(self.ranks);
         let area = (self.chunk * element).next_multiple_of(CHUNK_ALIGN);
         let slot = match shape.algorithm {
             Algorithm::MeshTwoShot => shape.scratch_len / ranks / CHUNK_ALIGN * CHUNK_ALIGN,
@@ -268,7 +297,7 @@ impl Plan {
         let work_areas = match shape.op {
             _ if direct => 0,
             OpKind::AllReduce => 1,
-            OpKind::AllGather | OpKind::ReduceScatter => ranks,
+            OpKind::AllGather | OpKind::ReduceScatter => ranks.get(),
         };
         Layout {
             work: if direct { RegionKind::Output } else { RegionKind::Scratch },
@@ -278,7 +307,7 @@ impl Plan {
     }
 
     /// Returns the slices of the work area for a chunk: one per rank.
-    pub(crate) fn slices(&self, chunk: Chunk, parts: u32) -> Slices {
+    pub(crate) fn slices(&self, chunk: Chunk, parts: NonZero<u32>) -> Slices {
         let shape = &self.shape;
         let element = shape.dtype.size_bytes();
         let direct = shape.staging == Staging::Direct;
@@ -299,7 +328,7 @@ impl Plan {
     }
 
     /// Returns the landing slices that mirror [`slices`](Self::slices).
-    pub(crate) fn landing(&self, chunk: Chunk, parts: u32) -> Slices {
+    pub(crate) fn landing(&self, chunk: Chunk, parts: NonZero<u32>) -> Slices {
         let element = self.shape.dtype.size_bytes();
         let landing = self.layout().landing;
         match self.shape.op {
@@ -320,10 +349,10 @@ impl Plan {
 
     /// Returns the thread that serves the `index`-th peer or part.
     pub(crate) fn thread_of(&self, index: u64) -> ThreadId {
-        match u64::from(self.threads) {
-            1 => ThreadId::MAIN,
+        match NonZero::new(u64::from(self.threads.get()) - 1) {
+            None => ThreadId::MAIN,
             // CAST: a remainder of a u16.
-            threads => ThreadId(u16::try_from(1 + index % (threads - 1)).unwrap_or(0)),
+            Some(subs) => ThreadId(u16::try_from(1 + index % subs).unwrap_or(0)),
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Facts: `features.md` T1…T10 and `algorithms.md` section 2 of the design documents; NHR's formulas were simulated
 //! for 2 to 69 ranks there.
 
+use core::num::NonZero;
+
 use task_graph::Rank;
 use wire::launch::Algorithm;
 
@@ -22,18 +24,18 @@ pub(crate) struct Step {
 pub(crate) struct Schedule {
     algorithm: Algorithm,
     rank: u32,
-    ranks: u32,
+    ranks: NonZero<u32>,
 }
 
 impl Schedule {
-    pub(crate) fn new(algorithm: Algorithm, rank: u32, ranks: u32) -> Self {
+    pub(crate) fn new(algorithm: Algorithm, rank: u32, ranks: NonZero<u32>) -> Self {
         Self { algorithm, rank, ranks }
     }
 
     /// Returns the number of steps of either half.
     pub(crate) fn steps(self) -> u32 {
         match self.algorithm {
-            Algorithm::Ring => self.ranks - 1,
+            Algorithm::Ring => self.ranks.get() - 1,
             _ => ceil_log2(self.ranks),
         }
     }
@@ -44,7 +46,12 @@ impl Schedule {
         let Self { rank, ranks, .. } = self;
         match self.algorithm {
             Algorithm::Ring => {
-                let one = |back| SliceSet::Stepped { first: minus(rank, back, ranks), count: 1, back: 0, parts: ranks };
+                let one = |back| SliceSet::Stepped {
+                    first: minus(rank, back, ranks),
+                    count: 1,
+                    back: 0,
+                    parts: ranks,
+                };
                 Step {
                     to: plus(rank, 1, ranks),
                     from: minus(rank, 1, ranks),
@@ -54,7 +61,7 @@ impl Schedule {
             }
             // Halving: the distance descends from N/2, each time the half that holds the own slice is kept.
             Algorithm::HalvingDoubling => {
-                let distance = ranks >> (step + 1);
+                let distance = ranks.get() >> (step + 1);
                 let keep = rank & !(distance - 1);
                 Step {
                     to: rank ^ distance,
@@ -66,7 +73,7 @@ impl Schedule {
             _ => {
                 let distance = 1 << step;
                 let (to, from) = (minus(rank, distance, ranks), plus(rank, distance, ranks));
-                let set = |first| nhr_set(first, distance, ranks);
+                let set = |first| nhr_set(first, step, ranks);
                 Step { to, from, send: set(to), receive: set(rank) }
             }
         }
@@ -78,8 +85,18 @@ impl Schedule {
         match self.algorithm {
             Algorithm::Ring => {
                 let Self { rank, ranks, .. } = self;
-                let one = |back| SliceSet::Stepped { first: minus(rank, back, ranks), count: 1, back: 0, parts: ranks };
-                Step { to: plus(rank, 1, ranks), from: minus(rank, 1, ranks), send: one(step), receive: one(step + 1) }
+                let one = |back| SliceSet::Stepped {
+                    first: minus(rank, back, ranks),
+                    count: 1,
+                    back: 0,
+                    parts: ranks,
+                };
+                Step {
+                    to: plus(rank, 1, ranks),
+                    from: minus(rank, 1, ranks),
+                    send: one(step),
+                    receive: one(step + 1),
+                }
             }
             _ => {
                 let back = self.reduce_scatter(self.steps() - 1 - step);
@@ -89,24 +106,28 @@ impl Schedule {
     }
 }
 
-/// The slices one NHR step moves: every second one going down from `first` in units of the distance.
+/// The slices the NHR step of distance 2^`step` moves: every second one going down from `first` in units of the
+/// distance.
 #[inline]
-fn nhr_set(first: u32, distance: u32, ranks: u32) -> SliceSet {
-    let count = (ranks - 1 + distance) / (2 * distance);
-    SliceSet::Stepped { first, count, back: 2 * distance, parts: ranks }
+fn nhr_set(first: u32, step: u32, ranks: NonZero<u32>) -> SliceSet {
+    let back = 2 << step;
+    // In units of 2 · distance, rounded half up.
+    let count = (ranks.get() - 1 + (1 << step)) >> (step + 1);
+    SliceSet::Stepped { first, count, back, parts: ranks }
 }
 
 #[inline]
-fn plus(rank: u32, distance: u32, ranks: u32) -> u32 {
+fn plus(rank: u32, distance: u32, ranks: NonZero<u32>) -> u32 {
     (rank + distance) % ranks
 }
 
 #[inline]
-fn minus(rank: u32, distance: u32, ranks: u32) -> u32 {
-    (rank + ranks - distance % ranks) % ranks
+fn minus(rank: u32, distance: u32, ranks: NonZero<u32>) -> u32 {
+    (rank + ranks.get() - distance % ranks) % ranks
 }
 
-/// Returns ⌈log2 n⌉ for n ≥ 1.
-pub(crate) fn ceil_log2(n: u32) -> u32 {
-    n.next_power_of_two().ilog2()
+/// Returns ⌈log2 n⌉.
+fn ceil_log2(n: NonZero<u32>) -> u32 {
+    // One more than the place of the highest bit of n − 1.
+    u32::BITS - (n.get() - 1).leading_zeros()
 }

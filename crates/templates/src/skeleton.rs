@@ -5,6 +5,8 @@
 //! communicates), mesh algorithms at the communication boundary (the main thread copies, sub threads communicate).
 //! Each pair of main and sub thread has two notifies: 0 for the start of communication, 1 for the start of copying.
 
+use core::num::NonZero;
+
 use task_graph::{ChannelNotify, Rank, RegionId, RegionKind, Span, Task, TaskSink, ThreadId};
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{ErrorCode, Phase, Reduction};
@@ -49,7 +51,11 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     fn single_rank(&mut self) -> Emitted {
         self.sink.mark(Phase::Run, 0);
         let bytes = (self.chunk.first * self.element, self.chunk.len * self.element);
-        self.copy_unless_in_place(ThreadId::MAIN, own(RegionKind::Output, bytes), own(RegionKind::Input, bytes))
+        self.copy_unless_in_place(
+            ThreadId::MAIN,
+            own(RegionKind::Output, bytes),
+            own(RegionKind::Input, bytes),
+        )
     }
 
     /// Syncs at the copy boundary.
@@ -111,11 +117,11 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     fn pre_copy(&mut self) -> Emitted {
         let shape = self.plan.shape();
         let (first, len) = (self.chunk.first * self.element, self.chunk.len * self.element);
-        let slices = self.plan.slices(self.chunk, shape.ranks);
+        let slices = self.plan.slices(self.chunk, self.plan.ranks());
         match shape.op {
             OpKind::AllReduce => {
                 let base = if shape.staging == Staging::Direct { first } else { 0 };
-                self.shared_copy((self.layout.work, base), (RegionKind::Input, first), len)
+                self.shared_copy((self.layout.work, base), (RegionKind::Input, first))
             }
             OpKind::AllGather => {
                 let work = own(self.layout.work, slices.get(shape.rank));
@@ -144,9 +150,9 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             return Ok(());
         }
         let (first, len) = (self.chunk.first * self.element, self.chunk.len * self.element);
-        let slices = self.plan.slices(self.chunk, shape.ranks);
+        let slices = self.plan.slices(self.chunk, self.plan.ranks());
         match shape.op {
-            OpKind::AllReduce => self.shared_copy((RegionKind::Output, first), (self.layout.work, 0), len),
+            OpKind::AllReduce => self.shared_copy((RegionKind::Output, first), (self.layout.work, 0)),
             OpKind::AllGather => {
                 for block in 0..shape.ranks {
                     let offset = u64::from(block) * shape.count * self.element + first;
@@ -162,13 +168,13 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         }
     }
 
-    /// Copies `len` bytes cut evenly over all threads.
-    fn shared_copy(&mut self, dst: (RegionKind, u64), src: (RegionKind, u64), len: u64) -> Emitted {
-        let threads = u64::from(self.plan.threads());
-        let elements = len / self.element;
+    /// Copies the chunk's elements, cut evenly over all threads.
+    fn shared_copy(&mut self, dst: (RegionKind, u64), src: (RegionKind, u64)) -> Emitted {
+        let threads = self.plan.thread_count();
         let mut done = 0;
-        for thread in 0..self.plan.threads() {
-            let until = elements * (u64::from(thread) + 1) / threads * self.element;
+        for thread in 0..threads.get() {
+            let until =
+                self.chunk.len * (u64::from(thread) + 1) / NonZero::<u64>::from(threads) * self.element;
             let part = until - done;
             let (to, from) = (own(dst.0, (dst.1 + done, part)), own(src.0, (src.1 + done, part)));
             let direct = dst.0 == RegionKind::Output && src.0 == RegionKind::Input;
@@ -184,7 +190,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
 
     /// The thread that copies block `block`: all threads share.
     fn copier(&self, block: u32) -> ThreadId {
-        ThreadId(u16::try_from(block % u32::from(self.plan.threads())).unwrap_or(0))
+        ThreadId(u16::try_from(block % NonZero::<u32>::from(self.plan.thread_count())).unwrap_or(0))
     }
 
     /// Copies unless there is nothing to copy.

@@ -1,5 +1,7 @@
 //! Slices: how a work area is divided among the ranks.
 
+use core::num::NonZero;
+
 /// Consecutive or strided parts of one region, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
@@ -7,26 +9,26 @@ pub(crate) struct Slices {
     stride: u64,
     unit: u64,
     last: u64,
-    parts: u32,
+    parts: NonZero<u32>,
 }
 
 impl Slices {
     /// Cuts `count` elements into `parts` slices of ⌊count / parts⌋; the tail goes to the last.
-    pub(crate) fn cut(base: u64, count: u64, parts: u32, element: u64) -> Self {
-        let unit = count / u64::from(parts) * element;
-        let last = count * element - unit * u64::from(parts - 1);
+    pub(crate) fn cut(base: u64, count: u64, parts: NonZero<u32>, element: u64) -> Self {
+        let unit = count / NonZero::<u64>::from(parts) * element;
+        let last = count * element - unit * u64::from(parts.get() - 1);
         Self { base, stride: unit, unit, last, parts }
     }
 
     /// Makes `parts` slices of `len` bytes, `stride` bytes apart.
-    pub(crate) fn blocks(base: u64, stride: u64, len: u64, parts: u32) -> Self {
+    pub(crate) fn blocks(base: u64, stride: u64, len: u64, parts: NonZero<u32>) -> Self {
         Self { base, stride, unit: len, last: len, parts }
     }
 
     /// Returns offset and length of one slice.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> (u64, u64) {
-        let len = if index + 1 == self.parts { self.last } else { self.unit };
+        let len = if index + 1 == self.parts.get() { self.last } else { self.unit };
         (self.base + u64::from(index) * self.stride, len)
     }
 
@@ -43,7 +45,7 @@ impl Slices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SliceSet {
     /// `count` slices: `first`, `first − back`, `first − 2·back` …, modulo `parts`.
-    Stepped { first: u32, count: u32, back: u32, parts: u32 },
+    Stepped { first: u32, count: u32, back: u32, parts: NonZero<u32> },
     /// `count` slices that lie together, moved as one.
     Together { first: u32, count: u32 },
 }
@@ -54,12 +56,12 @@ impl SliceSet {
     pub(crate) fn runs(self) -> impl Iterator<Item = (u32, u32)> {
         let (first, steps, back, parts, width) = match self {
             Self::Stepped { first, count, back, parts } => (first, count, back % parts, parts, 1),
-            Self::Together { first, count } => (first, 1, 0, u32::MAX, count),
+            Self::Together { first, count } => (first, 1, 0, NonZero::<u32>::MAX, count),
         };
         let mut index = first;
         (0..steps).map(move |_| {
             let run = (index, width);
-            index = if index >= back { index - back } else { index + parts - back };
+            index = if index >= back { index - back } else { index + parts.get() - back };
             run
         })
     }

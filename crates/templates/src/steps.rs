@@ -4,7 +4,9 @@
 //! to, write my slices with DATA on the last, wait for DATA. Links that cannot reduce while moving write to a
 //! landing area, from which the receiver reduces. A slice without bytes is skipped, its notifies are not.
 
-use task_graph::{ChannelNotify, RegionKind, Rank, TaskSink, ThreadId};
+use core::num::NonZero;
+
+use task_graph::{ChannelNotify, Rank, RegionKind, TaskSink, ThreadId};
 use wire::Phase;
 use wire::launch::{Algorithm, OpKind};
 
@@ -23,16 +25,17 @@ impl<S: TaskSink> Emitter<'_, S> {
     /// Emits all steps; returns their number.
     pub(crate) fn run_steps(&mut self) -> Result<u16, wire::ErrorCode> {
         let shape = self.plan.shape();
-        let (rank, ranks) = (shape.rank, shape.ranks);
+        let (rank, ranks) = (shape.rank, self.plan.ranks());
         // Halving-doubling works on a power of two; the ranks above it are folded in first and out last.
         let core = match shape.algorithm {
-            Algorithm::HalvingDoubling => 1 << ranks.ilog2(),
+            Algorithm::HalvingDoubling => NonZero::new(1 << ranks.ilog2()).unwrap_or(ranks),
             _ => ranks,
         };
         let schedule = Schedule::new(shape.algorithm, rank, core);
         let areas =
             Areas { work: self.plan.slices(self.chunk, core), landing: self.plan.landing(self.chunk, core) };
         let folded = core < ranks;
+        let (core, ranks) = (core.get(), ranks.get());
         let mut step: u16 = 0;
         if folded {
             self.sink.mark(Phase::Run, step);

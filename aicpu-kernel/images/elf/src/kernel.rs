@@ -1,7 +1,7 @@
 //! The kernel of each core, and the memory it records graphs into.
 //!
 //! Both are large, so they are static: neither fits a stack, and there is no heap. The linker script keeps them out
-//! of the memory that the boot code zeroes; each core fills its own before it uses it.
+//! of the memory that the boot code zeroes; each core fills its own before it uses it, in place.
 
 // UNSAFETY: each core has a part of a static for itself, and cores are known only by their index.
 #![expect(unsafe_code, reason = "per-core statics in a section of their own")]
@@ -9,19 +9,16 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
-use aicpu_kernel::{Block, Kernel};
-use platform_aarch64::Npu;
+use aicpu_kernel::{Block, DEFAULT_BLOCKS, Kernel};
+use platform_aarch64::{Npu, Window};
 use wire::boot::MAX_CORES;
-
-/// Blocks of 32 descriptors that one chunk is recorded into, as many as the kernel of a host thread has.
-const BLOCKS: usize = 512;
 
 /// The kernel as the image runs it.
 pub(crate) type ImageKernel = Kernel<Npu, &'static mut [Block]>;
 
 struct PerCore {
     kernel: UnsafeCell<MaybeUninit<ImageKernel>>,
-    blocks: UnsafeCell<[MaybeUninit<Block>; BLOCKS]>,
+    blocks: UnsafeCell<[MaybeUninit<Block>; DEFAULT_BLOCKS]>,
 }
 
 // SAFETY: each core takes its own element only, once.
@@ -33,15 +30,22 @@ unsafe impl Sync for PerCore {}
 static CORES: [PerCore; MAX_CORES] = [const {
     PerCore {
         kernel: UnsafeCell::new(MaybeUninit::uninit()),
-        blocks: UnsafeCell::new([const { MaybeUninit::uninit() }; BLOCKS]),
+        blocks: UnsafeCell::new([const { MaybeUninit::uninit() }; DEFAULT_BLOCKS]),
     }
 }; MAX_CORES];
+
+/// A kernel of no core, which the compiler has made: what that of each core starts as.
+struct Blank(ImageKernel);
+
+// SAFETY: its bytes are copied, nothing else is done with it.
+unsafe impl Sync for Blank {}
+
+static BLANK: Blank = Blank(Kernel::new(Npu::new(Window::DETACHED), &mut []));
 
 /// Makes the kernel of a core over its NPU; `None` when there is no such core.
 ///
 /// # Safety
 /// Called once for each core, by that core.
-#[inline(never)] // the kernel passes through this frame, which must be gone before it runs
 pub(crate) unsafe fn make(core: usize, npu: Npu) -> Option<&'static mut ImageKernel> {
     let place = CORES.get(core)?;
     // SAFETY: the caller has this element for itself, and comes here once.
@@ -53,5 +57,10 @@ pub(crate) unsafe fn make(core: usize, npu: Npu) -> Option<&'static mut ImageKer
     let blocks = unsafe { blocks.assume_init_mut() };
     // SAFETY: as for the blocks.
     let kernel = unsafe { &mut *place.kernel.get() };
-    Some(kernel.write(Kernel::new(npu, blocks)))
+    // SAFETY: two different statics, each as large and aligned as a kernel.
+    unsafe { kernel.as_mut_ptr().copy_from_nonoverlapping(&raw const BLANK.0, 1) };
+    // SAFETY: it has just been written. A blank kernel owns nothing, so its copy is as good as it is.
+    let kernel = unsafe { kernel.assume_init_mut() };
+    kernel.attach(npu, blocks);
+    Some(kernel)
 }

@@ -11,8 +11,8 @@ use wire::boot::MAX_CORES;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// Bytes of stack the kernel has on each core. Making the kernel needs most of it, once; running it a tenth.
-pub(crate) const CORE_STACK: usize = 512 << 10;
+/// Bytes of stack the kernel has on each core; `cargo xtask size` bounds what it needs.
+pub(crate) const CORE_STACK: usize = 64 << 10;
 /// Bytes of stack for an exception, which only reports.
 const EXCEPTION_STACK: usize = 2 * PAGE;
 /// Distance of two core stacks.
