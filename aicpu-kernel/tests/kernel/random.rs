@@ -1,4 +1,5 @@
-//! Whatever lies in shared memory: every launch is answered before its deadline and nothing panics.
+//! Whatever lies in shared memory: every launch is answered before its deadline and nothing panics. More cases than
+//! the default: `PROPTEST_CASES=20000`.
 
 use hal::SharedMemory;
 use proptest::prelude::*;
@@ -67,8 +68,6 @@ fn answer(rig: &mut Rig, setup: &Setup, consume: bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
-
     #[test]
     fn sealed_launches_with_any_values(
         setup in setup(),
