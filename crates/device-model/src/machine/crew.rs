@@ -24,6 +24,9 @@ const LINGER: Duration = Duration::from_micros(100);
 /// Turns of a spinning helper between two looks at the clock.
 const LOOK_EVERY: u32 = 64;
 
+/// Turns that the closing thread spins before it offers its core to the helper it waits for.
+const SPINS: u32 = 256;
+
 /// Bit of [`Gate::state`] that says open; the rest counts the helpers inside, in steps of [`ONE`].
 const OPEN: usize = 1;
 const ONE: usize = 2;
@@ -64,8 +67,16 @@ impl Gate {
     fn close(&self) {
         self.state.fetch_and(!OPEN, Ordering::AcqRel);
         // ORDER: pairs with the release on leaving: everything helpers did to the NPUs is visible from here on.
+        let mut spins = 0_u32;
         while self.state.load(Ordering::Acquire) >= ONE && !self.is_open() {
-            hint::spin_loop();
+            spins += 1;
+            if spins < SPINS {
+                hint::spin_loop();
+            } else {
+                // The helper may have lost its core to somebody else.
+                thread::yield_now();
+                spins = 0;
+            }
         }
     }
 }
