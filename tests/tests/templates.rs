@@ -6,3 +6,5 @@ mod counts;
 mod facts;
 #[path = "templates/grid.rs"]
 mod grid;
+#[path = "templates/plans.rs"]
+mod plans;

@@ -1,7 +1,7 @@
 //! What outlives the kernel's own memory: ring positions, poisoned contexts, completions.
 
 use hal::SharedMemory;
-use wire::npu::{COMPLETIONS, CQ_DEPTH, CQ_HEAD, HEADS, TAILS};
+use wire::npu::{COMPLETIONS, CQ_DEPTH, CQ_HEAD, HEADS, HEARTBEAT, KERNEL_STATE, KernelState, TAILS};
 use wire::{Cqe, DeviceAddr, ErrorCode, LaunchArgs, TraceKind};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -106,4 +106,15 @@ fn a_kernel_started_anew_goes_on_where_the_last_one_stopped() {
     assert_eq!(seen, [2 << 32 | 1]);
     assert_eq!(rig.run(LaunchArgs { sequence: 3, ..setup.launch(0) }).sequence, 3);
     assert_eq!(rig.consume(&setup, 0).len(), 8, "six entries of the old kernel, two of the new");
+}
+
+#[test]
+fn the_heart_beats_while_nothing_happens() {
+    let setup = Setup::new(0, 2);
+    let mut rig = Rig::new(&[setup], 8);
+    assert_eq!(rig.fake().word(KERNEL_STATE), KernelState::Ready as u64);
+    for _ in 0..3000 {
+        assert!(!rig.kernel.poll());
+    }
+    assert_eq!(rig.fake().word(HEARTBEAT), 2048);
 }

@@ -275,7 +275,9 @@ fn chunk_elements(shape: &Shape) -> Result<u64, PlanError> {
         (Some(area), _) => area,
     };
     if fits == 0 {
-        let need = areas * CHUNK_ALIGN * if mesh { ranks } else { 1 };
+        // One element of each slice; two-shot's last slice may be the longest.
+        let elements = if shape.algorithm == Algorithm::MeshTwoShot { ranks } else { 1 };
+        let need = areas * (elements * element).next_multiple_of(CHUNK_ALIGN);
         return Err(PlanError { code: ErrorCode::PLAN_SCRATCH, need, limit: shape.scratch_len });
     }
     let wanted = if shape.chunk == 0 { shape.count } else { shape.chunk };
