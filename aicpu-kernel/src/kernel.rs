@@ -106,6 +106,12 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         moved
     }
 
+    /// Returns whether no launch is in hand: until the host posts one, there is nothing to do.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.job.is_none()
+    }
+
     /// Returns the platform, for what the owner has to do on it.
     pub fn platform_mut(&mut self) -> &mut P {
         &mut self.platform

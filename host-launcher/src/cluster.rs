@@ -1,9 +1,10 @@
 //! The machine a communicator runs on: a fabric of software NPUs, and their AI CPUs.
 //!
 //! The kernel of each NPU runs either in this process ([`Aicpu::Thread`]) or as the aarch64 image on one core of an
-//! emulated machine ([`Aicpu::Qemu`]). Everything else is the same for both: the same launches, contexts, rings and
+//! emulated machine, shared by all NPUs or not ([`Aicpu::Qemu`]). Everything else is the same for both: the same launches, contexts, rings and
 //! device model. Several communicators may share a cluster.
 
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use device_model::machine::{Machine, MachineConfig, Outcome};
 use device_model::platform::ModelPlatform;
 use wire::ErrorCode;
 use wire::boot::WindowPlace;
-use wire::npu::{KERNEL_STATE, KernelState};
+use wire::npu::{KERNEL_STATE, KernelState, LOG, LOG_BYTES};
 
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -44,7 +45,7 @@ pub struct Cluster {
     topology: Topology,
     npus: Vec<Npu>,
     machine: Machine,
-    guest: Option<Guest>,
+    guests: Vec<Guest>,
 }
 
 impl Cluster {
@@ -66,16 +67,16 @@ impl Cluster {
     pub fn over(fabric: &Fabric, topology: Topology, aicpu: &Aicpu) -> Result<Self> {
         let npus: Vec<Npu> = (0..fabric.npus()).map(|npu| Npu::new(fabric, npu)).collect();
         let machine = Machine::new(fabric, MachineConfig::default());
-        let guest = match aicpu {
+        let guests = match aicpu {
             Aicpu::Thread => {
                 for npu in 0..fabric.npus() {
                     machine.attach(npu, Box::new(ThreadKernel::start(fabric, npu)?));
                 }
-                None
+                Vec::new()
             }
-            Aicpu::Qemu { image, options } => Some(boot(fabric, image, options)?),
+            Aicpu::Qemu { image, options } => boot(fabric, image, options)?,
         };
-        let cluster = Self { topology, npus, machine, guest };
+        let cluster = Self { topology, npus, machine, guests };
         cluster.wait_until_ready()?;
         Ok(cluster)
     }
@@ -101,15 +102,61 @@ impl Cluster {
         &self.machine
     }
 
-    /// Returns the emulated machine, where the kernels run in one.
+    /// Returns the emulated machines, where the kernels run in such: one for all NPUs, or one for each.
     #[must_use]
-    pub fn guest(&self) -> Option<&Guest> {
-        self.guest.as_ref()
+    pub fn guests(&self) -> &[Guest] {
+        &self.guests
+    }
+
+    /// Checks that every kernel's core still runs, where they are emulated.
+    ///
+    /// # Errors
+    /// Those of [`Guest::check`].
+    pub fn check(&self) -> Result<()> {
+        self.guests.iter().try_for_each(Guest::check)
+    }
+
+    /// Tells the kernel of a rank that there may be something to do for it; needed after every post.
+    pub fn wake(&self, rank: u32) {
+        // One machine for all NPUs never sleeps.
+        if self.guests.len() == self.npus.len()
+            && let Some(guest) = self.guests.get(rank as usize)
+        {
+            guest.wake();
+        }
+    }
+
+    /// Takes the bytes that the kernel of a rank has logged since the last time; [`LogStream`] decodes them. Kernels in
+    /// this process log nothing.
+    ///
+    /// [`LogStream`]: crate::qemu::log::LogStream
+    #[must_use]
+    pub fn take_log(&self, rank: u32) -> Vec<u8> {
+        let window = self.npu(rank).window();
+        let read = window.word(LOG + 8);
+        // ORDER: pairs with the kernel's release store: the bytes below the count are complete.
+        let (start, end) = (read.load(Ordering::Relaxed), window.word(LOG).load(Ordering::Acquire));
+        let mut bytes = Vec::new();
+        // More than the ring holds was not written by a kernel.
+        if end.wrapping_sub(start) <= LOG_BYTES {
+            let mut at = start;
+            while at != end {
+                let offset = at % LOG_BYTES;
+                let count = end.wrapping_sub(at).min(LOG_BYTES - offset);
+                let filled = bytes.len();
+                bytes.resize(filled + usize::try_from(count).unwrap_or(0), 0);
+                window.read(LOG + 16 + offset, &mut bytes[filled..]);
+                at = at.wrapping_add(count);
+            }
+        }
+        // ORDER: pairs with the kernel's acquire load: what was read may be overwritten.
+        read.store(end, Ordering::Release);
+        bytes
     }
 
     fn wait_until_ready(&self) -> Result<()> {
         let ready = |npu: &Npu| {
-            let state = npu.window().word(KERNEL_STATE).load(core::sync::atomic::Ordering::Acquire);
+            let state = npu.window().word(KERNEL_STATE).load(Ordering::Acquire);
             state == KernelState::Ready as u64
         };
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -120,7 +167,7 @@ impl Cluster {
     }
 }
 
-fn boot(fabric: &Fabric, image: &Image, options: &Options) -> Result<Guest> {
+fn boot(fabric: &Fabric, image: &Image, options: &Options) -> Result<Vec<Guest>> {
     let mut offset = 0;
     let mut windows = Vec::new();
     for npu in 0..fabric.npus() {
@@ -128,7 +175,11 @@ fn boot(fabric: &Fabric, image: &Image, options: &Options) -> Result<Guest> {
         windows.push(WindowPlace { device_addr: window.base(), offset, len: window.bytes() });
         offset += window.bytes();
     }
-    Guest::boot(image, &windows, fabric.file(), options)
+    let per_machine = if options.per_npu { 1 } else { windows.len() };
+    let start = |windows| Guest::start(image, windows, fabric.file(), options);
+    let guests: Vec<Guest> = windows.chunks(per_machine).map(start).collect::<Result<_>>()?;
+    guests.iter().try_for_each(|guest| guest.wait_until_running(options.deadline))?;
+    Ok(guests)
 }
 
 /// The kernel of one NPU in this process.

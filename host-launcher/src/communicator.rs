@@ -239,6 +239,7 @@ impl<'c> Communicator<'c> {
         }
         npu.set_notify(args.start_notify);
         let ticket = npu.post_launch(&args).map_err(driver)?;
+        self.cluster.wake(rank);
         state.done_count += 1;
         state.launched = args.sequence;
         state.in_flight.push_back(InFlight {

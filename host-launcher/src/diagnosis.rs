@@ -74,7 +74,7 @@ impl fmt::Display for Report {
 /// Explains why the operations of a communicator are not all done.
 pub(crate) fn explain(comm: &Communicator<'_>, outcome: Outcome) -> Error {
     let refused = (0..comm.ranks.len()).find_map(|rank| Some((rank, comm.refusal_of(rank)?)));
-    let guest = comm.cluster.guest().map_or(Ok(()), crate::qemu::Guest::check);
+    let guest = comm.cluster.check();
     match (outcome, refused, guest) {
         (Outcome::DeviceError(npu), ..) => match comm.cluster.machine().error(npu) {
             Some(cqe) => device_error(comm, npu, &cqe),

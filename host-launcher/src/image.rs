@@ -137,6 +137,12 @@ impl Image {
             .collect()
     }
 
+    /// Returns the whole file.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Returns the guest address execution begins at.
     #[must_use]
     pub fn entry(&self) -> u64 {

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Instant;
 
 use wire::ErrorCode;
-use wire::boot::{BootInfo, CoreRecord, CoreState, IMAGE_BASE, RAM_BASE, WindowPlace};
+use wire::boot::{BootFlags, BootInfo, CoreRecord, CoreState, IMAGE_BASE, RAM_BASE, WindowPlace};
 
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -36,8 +36,12 @@ pub struct Options {
     pub private_bytes: u64,
     /// Longest time from start until every core runs.
     pub deadline: Duration,
-    /// Makes one cycle of the guest's cycle counter one instruction, the same in every run, at half the speed.
+    /// Makes the kernels measure in instructions instead of nanoseconds, at half the speed. What one core counts while
+    /// it does not yield is the same in every run.
     pub count_instructions: bool,
+    /// A cluster gets a machine of one core for each NPU, which sleeps while there is nothing to do; otherwise one
+    /// machine with a core for each NPU, which uses one processor of the host all the time and answers faster.
+    pub per_npu: bool,
 }
 
 impl Default for Options {
@@ -47,6 +51,7 @@ impl Default for Options {
             private_bytes: 64 << 20,
             deadline: Duration::from_secs(20),
             count_instructions: false,
+            per_npu: false,
         }
     }
 }
@@ -67,9 +72,24 @@ impl Guest {
     /// `EMULATOR_START`, `EMULATOR_EXIT` or `EMULATOR_TIMEOUT` when the machine does not come up, and what
     /// [`Guest::check`] reports when a core stops.
     pub fn boot(image: &Image, windows: &[WindowPlace], fabric: &File, options: &Options) -> Result<Self> {
+        let guest = Self::start(image, windows, fabric, options)?;
+        guest.wait_until_running(options.deadline)?;
+        Ok(guest)
+    }
+
+    /// Does the first half of [`boot`](Self::boot), up to the start of the emulator.
+    pub(crate) fn start(
+        image: &Image,
+        windows: &[WindowPlace],
+        fabric: &File,
+        options: &Options,
+    ) -> Result<Self> {
         let fabric_len =
             fabric.metadata().map_err(|error| memory::refused("measure the fabric", &error))?.len();
-        let boot = BootInfo::new(options.private_bytes, fabric_len, windows);
+        let mut flags = BootFlags::empty();
+        flags.set(BootFlags::COUNT, options.count_instructions);
+        flags.set(BootFlags::SLEEP, options.per_npu);
+        let boot = BootInfo { flags: flags.bits(), ..BootInfo::new(options.private_bytes, fabric_len, windows) };
         boot.check().map_err(|code| {
             let memory = format!("{} bytes of private memory, {fabric_len} of fabric", options.private_bytes);
             Error::new(code, format!("{} windows over {memory}: {windows:?}", windows.len()))
@@ -85,9 +105,18 @@ impl Guest {
         private.write_boot_info(&boot)?;
         let arguments = arguments(options, windows.len(), image.entry(), (&private, fabric), &boot);
         let emulator = Emulator::start(&options.program, arguments)?;
-        let guest = Self { emulator, private, cores: windows.len() };
-        guest.wait_until_running(options.deadline)?;
-        Ok(guest)
+        Ok(Self { emulator, private, cores: windows.len() })
+    }
+
+    /// Wakes the core of a machine that sleeps while there is nothing to do. Call it after posting.
+    pub fn wake(&self) {
+        self.emulator.ring();
+    }
+
+    /// Returns the number of the emulator's process.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.emulator.id()
     }
 
     /// Checks that every core runs.
@@ -111,7 +140,8 @@ impl Guest {
         self.emulator.console()
     }
 
-    fn wait_until_running(&self, deadline: Duration) -> Result<()> {
+    /// Waits for the second half of [`boot`](Self::boot).
+    pub(crate) fn wait_until_running(&self, deadline: Duration) -> Result<()> {
         let start = Instant::now();
         while !self.all_running()? {
             if start.elapsed() > deadline {

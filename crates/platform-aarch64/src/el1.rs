@@ -8,8 +8,8 @@
 
 use aarch64_cpu::asm::{self, barrier};
 use aarch64_cpu::registers::{
-    ELR_EL1, ESR_EL1, FAR_EL1, ID_AA64MMFR0_EL1, MAIR_EL1, ReadWriteable, Readable, SCTLR_EL1, SPSR_EL1,
-    TCR_EL1, TPIDR_EL1, TTBR0_EL1, Writeable,
+    CNTFRQ_EL0, CNTV_CTL_EL0, CNTV_TVAL_EL0, ELR_EL1, ESR_EL1, FAR_EL1, ID_AA64MMFR0_EL1, MAIR_EL1,
+    ReadWriteable, Readable, SCTLR_EL1, SPSR_EL1, TCR_EL1, TPIDR_EL1, TTBR0_EL1, Writeable,
 };
 use smccc::Hvc;
 use smccc::psci;
@@ -87,6 +87,22 @@ pub fn start_core(index: usize, entry: u64) -> Result<(), psci::Error> {
 fn affinity(index: usize) -> u64 {
     let index = index as u64;
     ((index / 16) << 8) | (index % 16)
+}
+
+/// Sleeps until an interrupt is pending. Interrupts stay masked, as they are at power-on: none is taken.
+pub fn sleep() {
+    asm::wfi();
+}
+
+/// Makes the virtual timer's interrupt pending in about 60 µs: every 2^-14 of a second.
+pub fn start_timer() {
+    CNTV_TVAL_EL0.set(CNTFRQ_EL0.get() >> 14);
+    CNTV_CTL_EL0.write(CNTV_CTL_EL0::ENABLE::SET);
+}
+
+/// Withdraws the virtual timer's interrupt.
+pub fn stop_timer() {
+    CNTV_CTL_EL0.set(0);
 }
 
 /// Stops this core for good without using the processor.

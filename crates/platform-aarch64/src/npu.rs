@@ -19,13 +19,21 @@ use crate::{Window, cpu};
 pub struct Npu {
     window: Window,
     traced: u64,
+    counts: bool,
 }
 
 impl Npu {
     /// Takes a window; it must be the only one over its memory.
     #[must_use]
     pub const fn new(window: Window) -> Self {
-        Self { window, traced: 0 }
+        Self { window, traced: 0, counts: false }
+    }
+
+    /// Makes the cycle counter this NPU's clock: where one cycle is one instruction, every time the kernel measures
+    /// is a number of instructions, the same in every run.
+    #[must_use]
+    pub const fn counting(self) -> Self {
+        Self { counts: true, ..self }
     }
 
     /// Returns the doorbell register of a queue, or `None` for a queue the device does not have.
@@ -94,7 +102,7 @@ impl DmaFence for Npu {
 impl Clock for Npu {
     #[inline]
     fn now_ns(&self) -> u64 {
-        cpu::now_ns()
+        if self.counts { cpu::cycles() } else { cpu::now_ns() }
     }
 }
 

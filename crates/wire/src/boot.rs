@@ -8,6 +8,7 @@
 
 use core::mem::offset_of;
 
+use bitflags::bitflags;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{ABI_MAJOR, ABI_MINOR, DeviceAddr, ErrorCode};
@@ -45,6 +46,19 @@ pub struct WindowPlace {
 }
 const _: () = assert!(size_of::<WindowPlace>() == 24 && offset_of!(WindowPlace, len) == 16);
 
+bitflags! {
+    /// How an image is to run.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct BootFlags: u64 {
+        /// The kernel's clock is the cycle counter: on a machine that counts instructions, all its times are numbers
+        /// of instructions.
+        const COUNT = 1;
+        /// A core with nothing to do sleeps until a byte arrives on the console. Without this it only lets another
+        /// core run.
+        const SLEEP = 2;
+    }
+}
+
 /// The launcher's first words to an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -65,8 +79,11 @@ pub struct BootInfo {
     pub fabric_len: u64,
     /// The NPUs' windows; those from `core_count` on are zero.
     pub windows: [WindowPlace; MAX_CORES],
+    /// [`BootFlags`].
+    pub flags: u64,
 }
-const _: () = assert!(size_of::<BootInfo>() == 424 && offset_of!(BootInfo, windows) == 40);
+const _: () = assert!(size_of::<BootInfo>() == 432 && offset_of!(BootInfo, windows) == 40);
+const _: () = assert!(offset_of!(BootInfo, flags) == 424);
 
 impl BootInfo {
     /// Makes the block for `windows`, one core each, over `private_len` bytes of private memory and the fabric.
@@ -86,7 +103,14 @@ impl BootInfo {
             fabric_addr: RAM_BASE.saturating_add(private_len),
             fabric_len,
             windows: places,
+            flags: 0,
         }
+    }
+
+    /// Returns how the image is to run; unknown flags are left out.
+    #[must_use]
+    pub fn flags(&self) -> BootFlags {
+        BootFlags::from_bits_truncate(self.flags)
     }
 
     /// Returns whether anybody wrote a boot block here; without one the image was started alone.
@@ -118,7 +142,8 @@ impl BootInfo {
                 && end.is_some_and(|end| end <= self.fabric_len)
                 && window.device_addr.checked_add(window.len).is_some()
         };
-        if count == 0 || !is_memory || !windows.iter().all(is_window) {
+        let is_known = BootFlags::from_bits(self.flags).is_some();
+        if count == 0 || !is_known || !is_memory || !windows.iter().all(is_window) {
             return Err(ErrorCode::BOOT_FIELD);
         }
         Ok(windows)

@@ -9,10 +9,10 @@
 use core::fmt;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, PipeReader, Read};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
@@ -63,6 +63,7 @@ struct Shared {
 pub(super) struct Emulator {
     child: Arc<Mutex<Child>>,
     shared: Arc<Shared>,
+    input: PipeWriter,
     watcher: Option<JoinHandle<()>>,
 }
 
@@ -73,7 +74,7 @@ impl Emulator {
             let message = format!("{program:?}: {error}");
             Error::new(ErrorCode::EMULATOR_START, message)
         };
-        let (command, output) = command(program, arguments).map_err(failed)?;
+        let (command, output, input) = command(program, arguments).map_err(failed)?;
         let shared = Arc::new(Shared::default());
         let (started, start) = mpsc::channel();
         let watched = Arc::clone(&shared);
@@ -81,7 +82,17 @@ impl Emulator {
         let watcher = thread::Builder::new().name("emulator".into()).spawn(watch).map_err(failed)?;
         let child =
             start.recv().map_err(|_| failed(io::Error::other("its watcher ended")))?.map_err(failed)?;
-        Ok(Self { child, shared, watcher: Some(watcher) })
+        Ok(Self { child, shared, input, watcher: Some(watcher) })
+    }
+
+    /// Sends a byte to its input. Never waits: an input that is full of bytes, or closed, needs no other one.
+    pub(super) fn ring(&self) {
+        let _ = (&self.input).write(&[0]);
+    }
+
+    /// Returns the number of its process.
+    pub(super) fn id(&self) -> u32 {
+        lock(&self.child).id()
     }
 
     /// Returns how it ended, if it has.
@@ -110,10 +121,12 @@ pub(super) fn path(file: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 
-fn command(program: &OsStr, arguments: Vec<OsString>) -> io::Result<(Command, PipeReader)> {
-    let (output, input) = io::pipe()?;
+fn command(program: &OsStr, arguments: Vec<OsString>) -> io::Result<(Command, PipeReader, PipeWriter)> {
+    let (output, into_output) = io::pipe()?;
+    let (from_input, input) = io::pipe()?;
+    rustix::io::ioctl_fionbio(&input, true)?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
+    command.args(arguments).stdin(from_input).stdout(into_output.try_clone()?).stderr(into_output);
     let parent = std::process::id();
     let follow_parent = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -123,7 +136,7 @@ fn command(program: &OsStr, arguments: Vec<OsString>) -> io::Result<(Command, Pi
     };
     // SAFETY: the closure makes two system calls and neither allocates nor takes a lock.
     unsafe { command.pre_exec(follow_parent) };
-    Ok((command, output))
+    Ok((command, output, input))
 }
 
 type Started = io::Result<Arc<Mutex<Child>>>;

@@ -3,17 +3,13 @@
 //! A PL011 at its place on the `virt` machine, written to by polling. Numbers are printed without the formatting
 //! machinery, which would be most of the image.
 
-// UNSAFETY: the registers of the UART are a fixed address of the machine.
-#![expect(unsafe_code, reason = "device registers at a fixed address")]
-
 use core::num::NonZeroU64;
-use core::ptr::NonNull;
 
 use platform_aarch64::cpu;
 use spin::mutex::SpinMutex;
-use volatile::VolatilePtr;
 
-const UART: usize = 0x0900_0000;
+use crate::device::{Device, register};
+
 const DATA: usize = 0;
 const FLAGS: usize = 0x18;
 const TRANSMIT_FULL: u32 = 1 << 5;
@@ -77,16 +73,8 @@ fn digits(mut number: u64, base: NonZeroU64) {
 }
 
 fn put(byte: u8) {
-    while register(FLAGS).read() & TRANSMIT_FULL != 0 {
+    while register(Device::Uart, FLAGS).read() & TRANSMIT_FULL != 0 {
         cpu::relax();
     }
-    register(DATA).write(u32::from(byte));
-}
-
-fn register(offset: usize) -> VolatilePtr<'static, u32> {
-    let address = core::ptr::with_exposed_provenance_mut(UART + offset);
-    // PANIC: not null, a constant.
-    let address = NonNull::new(address).unwrap_or(NonNull::dangling());
-    // SAFETY: the machine has this register there, mapped as device memory; accesses of 32 bits are its own.
-    unsafe { VolatilePtr::new(address) }
+    register(Device::Uart, DATA).write(u32::from(byte));
 }

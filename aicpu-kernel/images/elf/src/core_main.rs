@@ -7,13 +7,13 @@ use core::convert::Infallible;
 
 use platform_aarch64::{LogRing, Npu, cpu, el1};
 use wire::ErrorCode;
-use wire::boot::{BootInfo, CoreState, EXIT_ALONE};
+use wire::boot::{BootFlags, BootInfo, CoreState, EXIT_ALONE};
 use wire::image_note::{ImageFlags, ImageNoteRecord};
 
 use crate::console::{Piece, line};
 use crate::guest::{self, EMPTY_RECORD};
 use crate::kernel::ImageKernel;
-use crate::{kernel, log, memory, stacks, stop};
+use crate::{doorbell, kernel, log, memory, stacks, stop};
 
 /// What the launcher's loader looks for.
 // SAFETY: the linker script puts the section into a note segment and nothing else into the section.
@@ -70,10 +70,17 @@ fn run(core: usize, boot: &BootInfo) -> Result<Infallible, ErrorCode> {
     log::attach(LogRing::new(&window)?);
     guest::publish(core, CoreState::Running, EMPTY_RECORD);
     defmt::info!("core {=usize} serves the window at {=u64:#x}", core, place.device_addr.0);
+    let npu = Npu::new(window);
+    let npu = if boot.flags().contains(BootFlags::COUNT) { npu.counting() } else { npu };
     // SAFETY: this core comes here once, with its own index.
-    let kernel = unsafe { kernel::make(core, Npu::new(window)) }.ok_or(ErrorCode::BOOT_FIELD)?;
+    let kernel = unsafe { kernel::make(core, npu) }.ok_or(ErrorCode::BOOT_FIELD)?;
     kernel.start()?;
-    serve(kernel)
+    if boot.flags().contains(BootFlags::SLEEP) {
+        doorbell::enable();
+        serve(kernel, |kernel| doorbell::sleep(!kernel.is_idle()))
+    } else {
+        serve(kernel, |_| cpu::relax())
+    }
 }
 
 fn start(core: usize) -> Result<(), ErrorCode> {
@@ -82,11 +89,11 @@ fn start(core: usize) -> Result<(), ErrorCode> {
     el1::start_core(core, entry).map_err(|_| ErrorCode::BOOT_FIELD)
 }
 
-/// Runs the kernel for ever. A turn that finds nothing to do lets another core run.
-fn serve(kernel: &mut ImageKernel) -> ! {
+/// Runs the kernel for ever; `rest` after each turn that finds nothing to do.
+fn serve(kernel: &mut ImageKernel, rest: impl Fn(&ImageKernel)) -> ! {
     loop {
         if !kernel.poll() {
-            cpu::relax();
+            rest(kernel);
         }
     }
 }

@@ -1,6 +1,6 @@
 use zerocopy::IntoBytes;
 
-use super::{BootInfo, CoreState, MAX_CORES, WindowPlace};
+use super::{BootFlags, BootInfo, CoreState, MAX_CORES, WindowPlace};
 use crate::{DeviceAddr, ErrorCode};
 
 const MIB: u64 = 1 << 20;
@@ -32,6 +32,9 @@ fn a_block_has_the_documented_bytes() {
 #[test]
 fn a_good_block_names_its_windows() {
     assert_eq!(good().check(), Ok(&[window(0), window(1)][..]));
+    let flagged = BootInfo { flags: 3, ..good() };
+    assert!(flagged.check().is_ok());
+    assert_eq!(flagged.flags(), BootFlags::COUNT | BootFlags::SLEEP);
     let full: [WindowPlace; MAX_CORES] =
         core::array::from_fn(|i| WindowPlace { len: 4096, ..window(i as u64 % 8) });
     assert_eq!(BootInfo::new(4 * MIB, 8 * MIB, &full).check().map(<[_]>::len), Ok(16));
@@ -56,6 +59,7 @@ fn every_field_out_of_range_is_refused() {
         ("no core", BootInfo::new(64 * MIB, 8 * MIB, &[])),
         ("too many cores", BootInfo::new(64 * MIB, 8 * MIB, &[window(0); MAX_CORES + 1])),
         ("no room for the image", BootInfo::new(2 * MIB, 8 * MIB, &[window(0)])),
+        ("an unknown flag", BootInfo { flags: 4, ..good() }),
         ("memory of an odd size", BootInfo { private_len: 64 * MIB + 4096, ..good() }),
         ("fabric of an odd size", BootInfo { fabric_len: 8 * MIB + 100, ..good() }),
         ("fabric elsewhere", BootInfo { fabric_addr: 0x4800_0000, ..good() }),

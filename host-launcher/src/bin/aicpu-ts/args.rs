@@ -77,9 +77,12 @@ pub(crate) struct RunArgs {
     /// What runs the kernels: a thread of this process, or the aarch64 image under QEMU
     #[arg(long, value_enum, default_value_t = AicpuKind::Thread)]
     pub(crate) aicpu: AicpuKind,
-    /// The image, with --aicpu qemu
+    /// The image, with --aicpu qemu or qemu-per-npu
     #[arg(long, value_name = "FILE", env = "AICPU_IMAGE_ELF", default_value = "target/image/aicpu-kernel.elf")]
     pub(crate) image: PathBuf,
+    /// Print what the kernels log on standard error; kernels in a thread log nothing
+    #[arg(long)]
+    pub(crate) log: bool,
     /// Repetitions
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) steps: u64,
@@ -99,8 +102,10 @@ pub(crate) struct RunArgs {
 pub(crate) enum AicpuKind {
     /// A thread of this process
     Thread,
-    /// The aarch64 image under QEMU
+    /// The aarch64 image under QEMU, one machine for all NPUs: fast, and keeps a processor busy
     Qemu,
+    /// The same with a machine for each NPU, which sleeps while there is nothing to do
+    QemuPerNpu,
 }
 
 /// Finds a value by the name users type; the message lists what there is.

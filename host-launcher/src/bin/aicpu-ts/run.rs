@@ -7,6 +7,7 @@ use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Communicator, Config, Operation};
 use host_launcher::image::Image;
 use host_launcher::qemu::Options;
+use host_launcher::qemu::log::{LogStream, LogTable};
 use host_launcher::run::{Run, Summary, memory_for};
 use host_launcher::select::{Question, choose};
 use host_launcher::settings::Settings;
@@ -93,7 +94,14 @@ fn carry_out(
 ) -> Result<Summary> {
     let aicpu = match args.aicpu {
         AicpuKind::Thread => Aicpu::Thread,
-        AicpuKind::Qemu => Aicpu::Qemu { image: Image::read(&args.image)?, options: Options::default() },
+        AicpuKind::Qemu | AicpuKind::QemuPerNpu => Aicpu::Qemu {
+            image: Image::read(&args.image)?,
+            options: Options { per_npu: args.aicpu == AicpuKind::QemuPerNpu, ..Options::default() },
+        },
+    };
+    let texts = match &aicpu {
+        Aicpu::Qemu { image, .. } if args.log => LogTable::read(image.bytes())?,
+        _ => None,
     };
     let memory = memory_for(&operation, topology.ranks(), config.buffer_bytes).ok_or_else(|| {
         Error::new(ErrorCode::LAUNCH_COUNT, format!("{} elements of {}", operation.count, operation.dtype))
@@ -103,9 +111,24 @@ fn carry_out(
     let chunk = comm.chunk_elements(&operation, args.in_place)?;
     let mut run = Run::prepare(&cluster, comm, operation, chunk, args.seed, args.in_place)?;
     let bar = progress(args.steps);
-    let summary = run.repeat(args.steps, why, |done| bar.set_position(done));
+    let mut logs: Vec<LogStream<'_>> = texts.iter().flat_map(|texts| (0..cluster.topology().ranks()).map(|_| texts.stream())).collect();
+    let mut print_logs = || bar.suspend(|| print(&cluster, &mut logs));
+    let summary = run.repeat(args.steps, why, |done| {
+        print_logs();
+        bar.set_position(done);
+    });
+    print_logs();
     bar.finish_and_clear();
     summary
+}
+
+/// Prints what the kernels have logged since the last time.
+fn print(cluster: &Cluster, logs: &mut [LogStream<'_>]) {
+    for (rank, log) in (0..).zip(logs) {
+        for line in log.decode(&cluster.take_log(rank)) {
+            eprintln!("rank {rank}: {line}");
+        }
+    }
 }
 
 /// A bar on standard error where the work is long enough to need one.
