@@ -27,6 +27,9 @@ pub const HOST_OPS: u64 = 3;
 /// Least scratch that is created, bytes: less saves nothing.
 const LEAST_SCRATCH: u64 = 64 << 10;
 
+/// How long kernels get to finish what they are at when a communicator is destroyed after an error.
+const QUIESCE: Duration = Duration::from_secs(5);
+
 /// What a communicator is made of.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -91,7 +94,7 @@ impl Operation {
 pub struct Place<'a> {
     /// The buffer.
     pub buffer: &'a SharedBuffer,
-    /// First byte.
+    /// First byte; 0 where peers touch the buffer, as direct work lets them.
     pub offset: u64,
 }
 
@@ -265,7 +268,8 @@ impl<'c> Communicator<'c> {
     /// The first cause, with rank, step, task and peer: a launch that was refused, a device that stopped at an
     /// error, a deadline that passed. The communicator is poisoned then.
     pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
-        let deadline = Instant::now().checked_add(self.config.timeout);
+        let started = Instant::now();
+        let deadline = started.checked_add(self.config.timeout);
         let cluster = self.cluster;
         let ranks = &self.ranks;
         let settled = || ranks.iter().enumerate().all(|(rank, state)| is_settled(cluster, rank, state));
@@ -283,18 +287,17 @@ impl<'c> Communicator<'c> {
             return Ok(self.collect());
         }
         self.poisoned = true;
-        Err(diagnosis::explain(self, outcome))
+        Err(diagnosis::explain(self, outcome, started))
     }
 
-    /// Gives everything back; after an error too.
+    /// Gives everything back; after an error too. The devices are reset then, other communicators' queues included.
     ///
     /// # Errors
-    /// Those of the driver: bookkeeping that does not add up.
+    /// `KERNEL_SILENT` when a kernel has yet to answer a launch: it may still write to what would be given back, so
+    /// nothing is. Those of the driver: bookkeeping that does not add up.
     pub fn destroy(mut self) -> Result<()> {
         if self.poisoned {
-            for rank in 0..self.size() {
-                self.cluster.machine().reset(rank);
-            }
+            self.quiesce()?;
         }
         for resources in self.resources.drain().map(|(_, resources)| resources).chain(self.retired.drain(..)) {
             resources.free(self.cluster)?;
@@ -305,6 +308,27 @@ impl<'c> Communicator<'c> {
         Ok(())
     }
 
+    /// Stops the devices and waits until no kernel works on anything of this communicator any more.
+    fn quiesce(&self) -> Result<()> {
+        let machine = self.cluster.machine();
+        (0..self.size()).for_each(|rank| machine.reset(rank));
+        let has_answered = |rank| self.answers(rank).all(|status| status.is_some());
+        let answered = || {
+            // Nobody executes what a kernel still has to submit: without room it would wait until its deadline.
+            self.resources.values().chain(&self.retired).for_each(|resources| resources.discard(self.cluster));
+            let silent = (0..self.size()).find(|rank| !has_answered(*rank));
+            silent.inspect(|rank| self.cluster.wake(*rank)).is_none()
+        };
+        match machine.run_until(answered, Instant::now().checked_add(QUIESCE)) {
+            Outcome::Done => Ok(()),
+            Outcome::Deadline | Outcome::DeviceError(_) => {
+                let silent = (0..self.size()).find(|rank| !has_answered(*rank)).unwrap_or(0);
+                let message = format!("the kernel of rank {silent} has not answered its launch within {QUIESCE:?}");
+                Err(Error::new(ErrorCode::KERNEL_SILENT, message))
+            }
+        }
+    }
+
     /// Returns the kernel's answer to the newest launch of a rank that was refused, and its operation.
     pub(crate) fn refusal_of(&self, rank: usize) -> Option<(InFlight, Status)> {
         refusal(self.cluster, rank, &self.ranks[rank])
@@ -313,6 +337,24 @@ impl<'c> Communicator<'c> {
     /// Returns whether everything a rank has in flight is done.
     pub(crate) fn is_done(&self, rank: usize) -> bool {
         is_settled(self.cluster, rank, &self.ranks[rank])
+    }
+
+    /// Returns the kernel's answer to an operation of a rank that is still in flight.
+    pub(crate) fn answer_to(&self, rank: u32, sequence: u32) -> Option<Status> {
+        let launched = &self.ranks.get(rank as usize)?.in_flight;
+        let launched = launched.iter().find(|launched| launched.sequence == sequence)?;
+        self.cluster.npu(rank).status(launched.ticket)
+    }
+
+    /// Returns whether the kernel of a rank has submitted all tasks of everything in flight.
+    pub(crate) fn has_submitted_all(&self, rank: u32) -> bool {
+        self.answers(rank).all(|status| status.is_some_and(|status| status.code == 0))
+    }
+
+    /// Returns the kernel's answers to what a rank has in flight, `None` where there is none yet.
+    fn answers(&self, rank: u32) -> impl Iterator<Item = Option<Status>> {
+        let in_flight = self.ranks[rank as usize].in_flight.iter();
+        in_flight.map(move |launched| self.cluster.npu(rank).status(launched.ticket))
     }
 
     fn collect(&mut self) -> Vec<Completed> {
@@ -395,6 +437,7 @@ impl<'c> Communicator<'c> {
                 return Err(Error::new(ErrorCode::LAUNCH_BUFFER, message));
             }
         }
+        check_reach(operation, input, output)?;
         let missing = || Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist");
         let resources = self.resources.get(&(operation.algorithm, operation.staging)).ok_or_else(missing)?;
         let own = resources.ranks.get(rank as usize).ok_or_else(missing)?;
@@ -425,6 +468,20 @@ impl<'c> Communicator<'c> {
         };
         Ok(args.sealed())
     }
+}
+
+/// Checks that peers find what they touch directly: their tables name the start of a buffer.
+fn check_reach(operation: &Operation, input: Place<'_>, output: Place<'_>) -> Result<()> {
+    let direct = operation.staging == Staging::Direct;
+    let mesh = matches!(operation.algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
+    for (name, place, touched) in [("input", input, direct && mesh), ("output", output, direct)] {
+        if touched && place.offset > 0 {
+            let message = format!("{name}: peers touch it, and it lies at offset {} of its buffer", place.offset);
+            let remedy = "work in scratch, or make a buffer of its own for it";
+            return Err(Error::new(ErrorCode::LAUNCH_BUFFER, message).remedy(remedy));
+        }
+    }
+    Ok(())
 }
 
 /// 128 bits that no other communicator has.

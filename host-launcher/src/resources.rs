@@ -2,11 +2,13 @@
 //!
 //! Made on first use and kept: later operations need no handshake, no registration and no new bytes on the device.
 
+use core::sync::atomic::Ordering;
+
 use device_model::driver::{Channel, Link, Npu, QueueId, Region};
 use templates::Needs;
 use wire::DeviceAddr;
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
-use wire::npu::{Access, DEFAULT_DEPTH, QueueKind, sdma};
+use wire::npu::{Access, DEFAULT_DEPTH, HEADS, QueueKind, TAILS, sdma};
 
 use crate::buffer::driver;
 use crate::cluster::Cluster;
@@ -161,6 +163,16 @@ impl RankResources {
         Ok(())
     }
 
+    /// Takes everything out of the rings, in the stead of a device that no longer does.
+    fn discard(&self, npu: &Npu) {
+        let pairs = self.entries.1.iter().filter(|channel| channel.depth > 0).map(|channel| channel.queue);
+        for queue in self.threads.iter().map(|queue| queue.0).chain(pairs) {
+            let word = |table: u64| npu.window().word(table + 8 * u64::from(queue));
+            // ORDER: pairs with the kernel's acquire load of the head, as the device's own store does.
+            word(HEADS).store(word(TAILS).load(Ordering::Acquire), Ordering::Release);
+        }
+    }
+
     fn free(self, npu: &Npu) -> Result<()> {
         for queue in self.threads {
             npu.destroy_queue(queue).map_err(driver)?;
@@ -203,6 +215,13 @@ impl Resources {
     /// Returns how many channels there are at all ranks.
     pub(crate) fn channels(&self) -> usize {
         self.ranks.iter().map(|rank| rank.channels.len()).sum()
+    }
+
+    /// Takes everything out of the rings of all ranks. For devices that have been reset: nobody else does then.
+    pub(crate) fn discard(&self, cluster: &Cluster) {
+        for (rank, resources) in (0..).zip(&self.ranks) {
+            resources.discard(cluster.npu(rank));
+        }
     }
 
     pub(crate) fn free(self, cluster: &Cluster) -> Result<()> {

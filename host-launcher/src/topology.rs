@@ -16,6 +16,7 @@ use crc::{CRC_64_XZ, Crc};
 use wire::npu::{self, Protocol};
 use wire::Reduction;
 
+use crate::quote::quote;
 use crate::rank_table::{Form, RankTable};
 
 #[cfg(test)]
@@ -37,6 +38,10 @@ pub struct Topology {
     servers: u32,
     /// Server and local id of every rank.
     places: Vec<(u32, u32)>,
+    /// Name of every server.
+    names: Vec<String>,
+    /// Device id of every rank.
+    devices: Vec<u32>,
     direct_links: Option<BTreeSet<(u32, u32)>>,
     digest: u64,
 }
@@ -49,6 +54,8 @@ impl Topology {
             form: table.form(),
             servers: table.ranks().last().map_or(0, |rank| rank.server() + 1),
             places: table.ranks().iter().map(|rank| (rank.server(), rank.local_id())).collect(),
+            names: table.servers().to_vec(),
+            devices: table.ranks().iter().map(|rank| rank.device_id()).collect(),
             direct_links: table.direct_links().cloned(),
             digest: digest(table),
         }
@@ -64,6 +71,14 @@ impl Topology {
     #[must_use]
     pub fn servers(&self) -> u32 {
         self.servers
+    }
+
+    /// Returns where a rank is, for messages: server and device. `None` for a rank that is none.
+    #[must_use]
+    pub fn whereabouts(&self, rank: u32) -> Option<String> {
+        let (server, _) = self.places.get(rank as usize)?;
+        let (name, device) = (self.names.get(*server as usize)?, self.devices.get(rank as usize)?);
+        Some(format!("host {}, device {device}", quote(name)))
     }
 
     /// Returns what joins ranks `a` and `b`, the same in both directions; `None` for a rank and itself.

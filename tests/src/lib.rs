@@ -1,3 +1,6 @@
-//! Support of the end-to-end tests: a reference executor of expanded tasks that shares nothing with the device.
+//! Support of the end-to-end tests: worlds to run in, checked operations, and a reference executor of expanded tasks
+//! that shares nothing with the device.
 
+pub mod bench;
 pub mod reference;
+pub mod world;

@@ -1,0 +1,88 @@
+//! Set-up is paid once: nothing is created, registered or written anew for an operation that has run before.
+//! And what a launch checks of the buffers it gets.
+
+use aicpu_tests::bench::{Bench, Case};
+use aicpu_tests::world::{self, Place};
+use host_launcher::buffer::SharedBuffer;
+use host_launcher::cluster::Cluster;
+use host_launcher::communicator::{Communicator, Config, Operation, Place as At, SetUp};
+use wire::launch::{Algorithm, OpKind, Staging};
+use wire::npu::{CHANNELS, MAX_CHANNELS, MAX_QUEUES, MAX_REGIONS, QUEUES, REGIONS};
+use wire::{DataType, ErrorCode, ReduceOp};
+
+const RANKS: u32 = 4;
+
+/// Everything that a host can create on the devices: the tables that the devices read, and free memory.
+fn created(cluster: &Cluster) -> Vec<(Vec<u8>, u64)> {
+    let tables = |rank: u32| {
+        let npu = cluster.npu(rank);
+        let mut bytes = vec![0; usize::try_from(32 * (MAX_REGIONS + MAX_CHANNELS + MAX_QUEUES)).unwrap()];
+        const { assert!(CHANNELS == REGIONS + 32 * MAX_REGIONS && QUEUES == CHANNELS + 32 * MAX_CHANNELS) };
+        npu.window().read(REGIONS, &mut bytes);
+        (bytes, npu.free_bytes())
+    };
+    (0..RANKS).map(tables).collect()
+}
+
+#[test]
+fn a17_e5_set_up_stays_flat_over_a_thousand_operations() {
+    let cluster = world::threads(RANKS, Place::TwoServers, 32 << 20);
+    let mut bench = Bench::new(&cluster, Config::default(), 4096).unwrap();
+    let case = |algorithm, turn: u64| {
+        let operation = Operation {
+            op: OpKind::AllReduce,
+            count: 1 + turn % 256,
+            dtype: DataType::Int32,
+            reduce: ReduceOp::Sum,
+            algorithm,
+            staging: Staging::Scratch,
+            chunk: 0,
+            piece: 0,
+        };
+        Case { operation, in_place: turn % 2 == 1, shift: turn % 3, seed: turn }
+    };
+    assert_eq!(bench.communicator().set_up(), SetUp::default(), "nothing before the first operation");
+    for &algorithm in Algorithm::ALL {
+        bench.run(&case(algorithm, 0)).unwrap();
+    }
+    let set_up = bench.communicator().set_up();
+    // For each of five algorithms: four ranks with three peers and one context each.
+    assert_eq!((set_up.channels, set_up.contexts), (60, 20));
+    let tables = created(&cluster);
+    for turn in 0..1000 {
+        let algorithm = Algorithm::ALL[usize::try_from(turn).unwrap() % Algorithm::ALL.len()];
+        bench.run(&case(algorithm, turn)).unwrap();
+    }
+    assert_eq!(bench.communicator().set_up(), set_up);
+    assert!(created(&cluster) == tables, "a table of the device, or its free memory, has changed");
+}
+
+#[test]
+fn what_peers_touch_directly_begins_at_the_start_of_its_buffer() {
+    let cluster = world::threads(2, Place::OneServer, 8 << 20);
+    let mut comm = Communicator::create(&cluster, Config::default()).unwrap();
+    let buffer = SharedBuffer::new(&cluster, 4096).unwrap();
+    let at = |offset| At { buffer: &buffer, offset };
+    let operation = |algorithm| Operation {
+        op: OpKind::AllReduce,
+        count: 64,
+        dtype: DataType::Fp32,
+        reduce: ReduceOp::Sum,
+        algorithm,
+        staging: Staging::Direct,
+        chunk: 0,
+        piece: 0,
+    };
+    for (algorithm, input, output, name) in [
+        (Algorithm::Ring, 0, 1024, "output"),
+        (Algorithm::MeshTwoShot, 1024, 0, "input"),
+        (Algorithm::MeshOneShot, 0, 1024, "output"),
+    ] {
+        let error = comm.launch(0, &operation(algorithm), at(input), at(output)).unwrap_err();
+        let expected = format!("{name}: peers touch it, and it lies at offset 1024 of its buffer");
+        assert_eq!((error.code(), error.message()), (ErrorCode::LAUNCH_BUFFER, &*expected));
+    }
+    // A ring reads its input alone.
+    comm.launch_all(&operation(Algorithm::Ring), at(1024), at(0)).unwrap();
+    comm.synchronize().unwrap();
+}

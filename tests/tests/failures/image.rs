@@ -1,0 +1,67 @@
+//! The same on the aarch64 image under QEMU, whose kernels run while the host launches.
+
+use aicpu_tests::world::{self, Place};
+use device_model::fault::Fault;
+use host_launcher::cluster::Cluster;
+use wire::ErrorCode;
+use wire::launch::{Algorithm, OpKind, Staging};
+
+use crate::rings::waited;
+use crate::scene::{Scene, case, warm};
+
+fn cluster(ranks: u32) -> Option<Cluster> {
+    Some(Cluster::start(world::topology(ranks, Place::OneServer), 24 << 20, &world::image()?).unwrap())
+}
+
+#[test]
+fn a_notify_that_never_comes_to_the_image() {
+    let Some(cluster) = cluster(4) else { return };
+    for &algorithm in Algorithm::ALL {
+        let mut scene = Scene::new(&cluster);
+        warm(scene.bench(), algorithm);
+        let (notify, peer) = waited(&cluster, 1).into_iter().find(|(_, peer)| peer.is_some()).unwrap();
+        cluster.machine().inject(1, Fault::DropNotify { notify });
+        scene.bench().launch(&case(algorithm)).unwrap();
+        scene.failure().assert(ErrorCode::NOTIFY_TIMEOUT, peer.unwrap(), 1, peer);
+        scene.recovers();
+    }
+}
+
+#[test]
+fn a_peer_that_never_starts_on_the_image() {
+    let Some(cluster) = cluster(3) else { return };
+    let mut scene = Scene::new(&cluster);
+    warm(scene.bench(), Algorithm::Ring);
+    scene.bench().launch_on(0, &case(Algorithm::Ring)).unwrap();
+    scene.bench().launch_on(1, &case(Algorithm::Ring)).unwrap();
+    let failure = scene.failure();
+    let rank = failure.error().diagnosis().unwrap().rank;
+    failure.assert(ErrorCode::PEER_NOT_STARTED, 2, rank, Some(2));
+    scene.recovers();
+}
+
+#[test]
+fn a_region_that_the_image_finds_not_registered() {
+    let Some(cluster) = cluster(3) else { return };
+    let mut scene = Scene::new(&cluster);
+    warm(scene.bench(), Algorithm::Ring);
+    cluster.npu(1).deregister(scene.bench().input().token(1)).unwrap();
+    scene.bench().launch(&case(Algorithm::Ring)).unwrap();
+    scene.failure().assert(ErrorCode::DMA_UNREGISTERED, 1, 1, None);
+    scene.recovers();
+}
+
+#[test]
+fn a_launch_that_the_image_refuses() {
+    let Some(cluster) = cluster(3) else { return };
+    let mut scene = Scene::new(&cluster);
+    let mut impossible = case(Algorithm::Ring);
+    impossible.operation.op = OpKind::ReduceScatter;
+    impossible.operation.staging = Staging::Direct;
+    for rank in 0..3 {
+        let case = if rank == 0 { impossible } else { case(Algorithm::Ring) };
+        scene.bench().launch_on(rank, &case).unwrap();
+    }
+    scene.failure().assert(ErrorCode::PLAN_STAGING, 0, 0, None);
+    scene.recovers();
+}
