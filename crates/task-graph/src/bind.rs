@@ -87,7 +87,7 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
         wqe_tail: impl Fn(QueueIndex) -> u32,
         vectors: &mut Vectors,
     ) -> Result<(), (ErrorCode, RegionId)> {
-        for (interned, vector) in self.patterns.list().iter().zip(&mut vectors.list) {
+        for (interned, vector) in self.patterns.list().zip(&mut vectors.list) {
             *vector = Vector(vector_of(interned, bindings, base, &wqe_tail)?);
         }
         Ok(())

@@ -29,7 +29,7 @@ impl<'a> Resources<'a> {
     ///
     /// # Errors
     /// `PLAN_INTERNAL` when there is no such thread.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn thread(&self, thread: ThreadId) -> Result<&'a ThreadEntry, ErrorCode> {
         self.context.threads.get(usize::from(thread.0)).ok_or(ErrorCode::PLAN_INTERNAL)
     }
@@ -38,7 +38,7 @@ impl<'a> Resources<'a> {
     ///
     /// # Errors
     /// `PLAN_INTERNAL` when `peer` is this rank or no rank.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn channel(&self, peer: Rank) -> Result<(&'a ChannelEntry, QueueIndex), ErrorCode> {
         let rank = self.context.header.rank;
         if peer == rank {
@@ -63,6 +63,7 @@ impl<'a> Resources<'a> {
     }
 
     /// Returns what the link to `peer` can do; nothing for this rank itself.
+    #[inline(always)]
     pub(crate) fn caps(&self, peer: Rank) -> Caps {
         let Ok((channel, _)) = self.channel(peer) else {
             return Caps { reduce_types: 0, reduce_ops: 0, write_notify: false };

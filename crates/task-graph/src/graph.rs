@@ -178,7 +178,7 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
     /// Returns the pattern with this number.
     #[must_use]
     pub fn pattern(&self, number: u16) -> Option<Pattern> {
-        self.patterns.list().get(usize::from(number)).map(|interned| interned.pattern)
+        self.patterns.get(number)
     }
 
     /// Returns a reader at the first descriptor of `queue`.
@@ -213,7 +213,7 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
     }
 
     /// Appends a descriptor to a queue. Its task lane is filled in: the index within this graph.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(
         &mut self,
         queue: QueueIndex,

@@ -36,7 +36,7 @@ pub use listing::Listing;
 pub use pattern::{PATTERNS, Pattern};
 pub use record::Recorder;
 pub use region::{Rank, RegionId, RegionKind, Span};
-pub use sink::{Caps, TaskSink};
+pub use sink::{Caps, Part, TaskSink, WriteBatch};
 pub use task::{ChannelNotify, Task, ThreadId};
 
 #[cfg(test)]

@@ -42,7 +42,11 @@ pub enum Pattern {
 }
 
 impl Pattern {
+    /// A submission entry without operands.
+    pub(crate) const NO_BASE: Self = Self::Sqe { src: None, dst: None };
+
     /// Returns a number below 2^48, never 0, different for every pattern.
+    #[inline(always)]
     fn key(self) -> u64 {
         let pair = |a: Option<RegionId>, b: Option<RegionId>| {
             let number = |region: Option<RegionId>| region.map_or(0, |region| region.number() + 1);
@@ -64,31 +68,37 @@ pub(crate) struct Interned {
     pub(crate) pattern: Pattern,
     /// Largest end of an operand in the source (local) and destination (remote) region.
     pub(crate) extents: [u64; 2],
+    /// Where it stands in the hash table.
+    slot: u16,
 }
 
-/// The patterns of one graph, found by hash.
+/// Number of [`Pattern::NO_BASE`] in every graph: most descriptors have it, none needs to look it up.
+pub(crate) const NO_BASE: u16 = 0;
+
+/// The patterns of one graph besides `NO_BASE`, found by hash; their numbers start at 1.
 #[derive(Debug)]
 pub(crate) struct PatternTable {
-    list: Vec<Interned, PATTERNS>,
+    list: Vec<Interned, { PATTERNS - 1 }>,
     /// Key in the low 48 bits, index in the high 16; 0 is empty.
     slots: [u64; SLOTS],
+    /// Key and number found last: runs of descriptors share a pattern. Key 0 is no pattern's.
+    recent: (u64, u16),
 }
 
 impl PatternTable {
     pub(crate) const fn new() -> Self {
-        Self { list: Vec::new(), slots: [0; SLOTS] }
+        Self { list: Vec::new(), slots: [0; SLOTS], recent: (0, NO_BASE) }
     }
 
     /// Forgets all patterns, in time proportional to their number.
     pub(crate) fn clear(&mut self) {
         for interned in &self.list {
-            let mut slot = Self::home(interned.pattern.key());
-            while let Some(entry) = self.slots.get_mut(slot).filter(|entry| **entry != 0) {
+            if let Some(entry) = self.slots.get_mut(usize::from(interned.slot)) {
                 *entry = 0;
-                slot = (slot + 1) % SLOTS;
             }
         }
         self.list.clear();
+        self.recent = (0, NO_BASE);
     }
 
     /// Returns whether no pattern is left in the table.
@@ -97,28 +107,50 @@ impl PatternTable {
         self.list.is_empty() && self.slots.iter().all(|&entry| entry == 0)
     }
 
-    pub(crate) fn list(&self) -> &[Interned] {
-        &self.list
+    /// Returns the patterns in the order of their numbers.
+    pub(crate) fn list(&self) -> impl Iterator<Item = &Interned> {
+        const FIRST: &Interned = &Interned { pattern: Pattern::NO_BASE, extents: [0; 2], slot: 0 };
+        core::iter::once(FIRST).chain(&self.list)
+    }
+
+    /// Returns the pattern with a number.
+    pub(crate) fn get(&self, number: u16) -> Option<Pattern> {
+        match number {
+            NO_BASE => Some(Pattern::NO_BASE),
+            _ => self.list.get(usize::from(number).wrapping_sub(1)).map(|interned| interned.pattern),
+        }
     }
 
     /// Returns the number of `pattern`, noting how far the operands reach.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn intern(&mut self, pattern: Pattern, ends: [u64; 2]) -> Result<u16, ErrorCode> {
+        if pattern == Pattern::NO_BASE {
+            return Ok(NO_BASE);
+        }
         let key = pattern.key();
+        if key != self.recent.0 {
+            self.recent = (key, self.find(key, pattern)?);
+        }
+        let number = self.recent.1;
+        if let Some(interned) = self.list.get_mut(usize::from(number).wrapping_sub(1)) {
+            for (extent, end) in interned.extents.iter_mut().zip(ends) {
+                *extent = (*extent).max(end);
+            }
+        }
+        Ok(number)
+    }
+
+    /// Returns the number of a pattern, a new one where it has none yet.
+    #[inline]
+    fn find(&mut self, key: u64, pattern: Pattern) -> Result<u16, ErrorCode> {
         let mut slot = Self::home(key);
         // The table is twice as large as the list, so an empty slot always ends the search.
         while let Some(&entry) = self.slots.get(slot) {
             if entry == 0 {
-                return self.insert(slot, key, Interned { pattern, extents: ends });
+                return self.insert(slot, key, pattern);
             }
             if entry & ((1 << 48) - 1) == key {
-                let index = (entry >> 48) as u16; // CAST: 16 bits are left.
-                if let Some(interned) = self.list.get_mut(usize::from(index)) {
-                    for (extent, end) in interned.extents.iter_mut().zip(ends) {
-                        *extent = (*extent).max(end);
-                    }
-                }
-                return Ok(index);
+                return Ok((entry >> 48) as u16); // CAST: 16 bits are left.
             }
             slot = (slot + 1) % SLOTS;
         }
@@ -126,9 +158,11 @@ impl PatternTable {
     }
 
     #[cold]
-    fn insert(&mut self, slot: usize, key: u64, interned: Interned) -> Result<u16, ErrorCode> {
-        let index = u16::try_from(self.list.len()).map_err(|_| ErrorCode::PATTERNS_FULL)?;
-        self.list.push(interned).map_err(|_| ErrorCode::PATTERNS_FULL)?;
+    fn insert(&mut self, slot: usize, key: u64, pattern: Pattern) -> Result<u16, ErrorCode> {
+        const FULL: ErrorCode = ErrorCode::PATTERNS_FULL;
+        let index = u16::try_from(self.list.len() + 1).map_err(|_| FULL)?;
+        let place = u16::try_from(slot).map_err(|_| FULL)?;
+        self.list.push(Interned { pattern, extents: [0; 2], slot: place }).map_err(|_| FULL)?;
         if let Some(entry) = self.slots.get_mut(slot) {
             *entry = u64::from(index) << 48 | key;
         }

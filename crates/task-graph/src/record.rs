@@ -2,6 +2,7 @@
 
 use core::ops::DerefMut;
 
+use wire::context::ChannelEntry;
 use wire::npu::{Protocol, TRANSFER_GRANULE};
 use wire::{
     Command, Descriptor, Engine, ErrorCode, Labels, Operand, Phase, Reduction, Sqe, Transfer, TransferKind,
@@ -11,7 +12,7 @@ use wire::{
 use crate::encode::{Resources, channel_notify};
 use crate::graph::{Block, QueueIndex, TaskGraph};
 use crate::pattern::{Pattern, end};
-use crate::{Caps, ChannelNotify, Rank, RegionId, Span, Task, TaskSink, ThreadId};
+use crate::{Caps, ChannelNotify, Part, Rank, RegionId, Span, Task, TaskSink, ThreadId, WriteBatch};
 
 /// Records the tasks of one rank.
 #[derive(Debug)]
@@ -32,6 +33,14 @@ struct PeerTransfer {
     notify: Option<ChannelNotify>,
 }
 
+impl PeerTransfer {
+    /// Takes the longest piece off the front that a link moves in one. Only the last piece says that data landed.
+    fn split_off(&mut self, most: u64) -> Self {
+        let (local, remote) = (split_off(&mut self.local, most), split_off(&mut self.remote, most));
+        Self { local, remote, notify: None, ..*self }
+    }
+}
+
 impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
     /// Makes a recorder that appends to `graph`, which the caller has cleared.
     pub fn new(graph: &'a mut TaskGraph<S>, resources: Resources<'a>) -> Self {
@@ -47,12 +56,12 @@ impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
     }
 
     /// The labels of the next descriptor: its index within the graph is its task id.
-    #[inline]
+    #[inline(always)]
     fn labels(&self, peer: u16) -> Labels {
         Labels { task: u64::from(self.graph.len()), peer, ..self.labels }
     }
 
-    #[inline]
+    #[inline(always)]
     fn sqe(
         &mut self,
         thread: ThreadId,
@@ -65,7 +74,7 @@ impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
         self.graph.push(QueueIndex(thread.0), Descriptor::from(command.emit(labels)), number)
     }
 
-    #[inline]
+    #[inline(always)]
     fn signal(
         &mut self,
         thread: ThreadId,
@@ -80,97 +89,120 @@ impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
         self.sqe(thread, command, labels, pattern, [0; 2])
     }
 
-    #[inline]
+    #[inline(always)]
     fn local(
+        &mut self,
+        thread: ThreadId,
+        mut dst: Span,
+        mut src: Span,
+        reduction: Option<Reduction>,
+    ) -> Result<(), ErrorCode> {
+        self.resources.thread(thread)?;
+        same_len(dst, src)?;
+        let most = self.resources.sdma_max_len();
+        while src.len > most {
+            let (dst, src) = (split_off(&mut dst, most), split_off(&mut src, most));
+            self.copy(thread, dst, src, reduction)?;
+        }
+        if src.len > 0 { self.copy(thread, dst, src, reduction) } else { Ok(()) }
+    }
+
+    /// A local copy or reduction that the engine takes in one.
+    #[inline(always)]
+    fn copy(
         &mut self,
         thread: ThreadId,
         dst: Span,
         src: Span,
         reduction: Option<Reduction>,
     ) -> Result<(), ErrorCode> {
-        self.resources.thread(thread)?;
         let sdma = reduction.is_none_or(|reduction| self.resources.sdma_reduces(reduction));
-        let engine = if sdma { Engine::Sdma } else { Engine::Aicpu };
-        let pattern = Pattern::Sqe { src: Some(src.region), dst: Some(dst.region) };
-        for (skip, len) in pieces(same_len(dst, src)?, self.resources.sdma_max_len()) {
-            let (dst, src) = (dst.part(skip, len), src.part(skip, len));
-            let command = Command::Transfer(Transfer {
-                kind: TransferKind::Local,
-                engine,
-                reduction,
-                src: operand(src),
-                dst: operand(dst),
-                len,
-                notify: None,
-            });
-            match reduction {
-                Some(_) => self.graph.kinds.reduces += 1,
-                None => self.graph.kinds.copies += 1,
-            }
-            let labels = self.labels(Sqe::NO_PEER);
-            self.sqe(thread, &command, labels, pattern, [end(&src), end(&dst)])?;
+        let command = Command::Transfer(Transfer {
+            kind: TransferKind::Local,
+            engine: if sdma { Engine::Sdma } else { Engine::Aicpu },
+            reduction,
+            src: operand(src),
+            dst: operand(dst),
+            len: src.len,
+            notify: None,
+        });
+        match reduction {
+            Some(_) => self.graph.kinds.reduces += 1,
+            None => self.graph.kinds.copies += 1,
         }
-        Ok(())
+        let pattern = Pattern::Sqe { src: Some(src.region), dst: Some(dst.region) };
+        self.sqe(thread, &command, self.labels(Sqe::NO_PEER), pattern, [end(&src), end(&dst)])
     }
 
-    #[inline]
+    #[inline(always)]
     fn peer(&mut self, thread: ThreadId, transfer: PeerTransfer) -> Result<(), ErrorCode> {
         self.resources.thread(thread)?;
+        let (channel, _) = self.resources.channel(transfer.peer)?;
+        same_len(transfer.remote, transfer.local)?;
+        if Protocol::try_from(channel.protocol)?.uses_queue_pair() {
+            return self.over_pair(thread, transfer);
+        }
+        let mut rest = transfer;
+        while rest.local.len > channel.max_len {
+            let piece = rest.split_off(channel.max_len);
+            self.sdma(thread, channel, &piece)?;
+        }
+        if rest.local.len > 0 { self.sdma(thread, channel, &rest) } else { Ok(()) }
+    }
+
+    /// The same through a queue pair: a work request and a post for each piece.
+    fn over_pair(&mut self, thread: ThreadId, transfer: PeerTransfer) -> Result<(), ErrorCode> {
         let (channel, queue) = self.resources.channel(transfer.peer)?;
-        let remote_notify = channel.remote_notify;
-        let (index, label) = (channel.index, label_of(transfer.peer));
-        let over_pair = Protocol::try_from(channel.protocol)?.uses_queue_pair();
-        let total = same_len(transfer.remote, transfer.local)?;
-        for (skip, len) in pieces(total, channel.max_len) {
-            let (local, remote) = (transfer.local.part(skip, len), transfer.remote.part(skip, len));
-            // Only the last piece says that the data has landed.
-            let last = skip + len == total;
-            let notify = transfer.notify.filter(|_| last).map(|notify| channel_notify(remote_notify, notify));
-            self.graph.kinds.transfers += 1;
-            if over_pair {
-                let (local_op, remote_op) = (operand(local), operand(remote));
-                let reduction = transfer.reduction;
-                let request = if transfer.writes {
-                    WorkRequest::Write { local: local_op, remote: remote_op, len, reduction, notify }
-                } else {
-                    WorkRequest::Read { local: local_op, remote: remote_op, len, reduction }
-                };
-                let pattern = Pattern::Wqe { local: Some(local.region), remote: Some(remote.region) };
-                self.wqe(queue, &request, label, pattern, [end(&local), end(&remote)])?;
-                self.post(thread, index, queue, label)?;
+        let label = label_of(transfer.peer);
+        let mut rest = transfer;
+        while rest.local.len > 0 {
+            let mut piece = rest;
+            if rest.local.len > channel.max_len {
+                piece = rest.split_off(channel.max_len);
             } else {
-                self.sdma(thread, index, label, &transfer, [local, remote], notify)?;
+                rest.local.len = 0;
             }
+            let PeerTransfer { local, remote, reduction, .. } = piece;
+            let (local_op, remote_op, len) = (operand(local), operand(remote), local.len);
+            let notify = piece.notify.map(|notify| channel_notify(channel.remote_notify, notify));
+            let request = if piece.writes {
+                WorkRequest::Write { local: local_op, remote: remote_op, len, reduction, notify }
+            } else {
+                WorkRequest::Read { local: local_op, remote: remote_op, len, reduction }
+            };
+            let pattern = Pattern::Wqe { local: Some(local.region), remote: Some(remote.region) };
+            self.graph.kinds.transfers += 1;
+            self.wqe(queue, &request, label, pattern, [end(&local), end(&remote)])?;
+            self.post(thread, channel.index, queue, label)?;
         }
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn sdma(
         &mut self,
         thread: ThreadId,
-        channel: u16,
-        label: u16,
+        channel: &ChannelEntry,
         transfer: &PeerTransfer,
-        [local, remote]: [Span; 2],
-        notify: Option<u32>,
     ) -> Result<(), ErrorCode> {
+        let PeerTransfer { local, remote, reduction, .. } = *transfer;
         let (kind, src, dst) = if transfer.writes {
-            (TransferKind::Write { channel }, local, remote)
+            (TransferKind::Write { channel: channel.index }, local, remote)
         } else {
-            (TransferKind::Read { channel }, remote, local)
+            (TransferKind::Read { channel: channel.index }, remote, local)
         };
         let command = Command::Transfer(Transfer {
             kind,
             engine: Engine::Sdma,
-            reduction: transfer.reduction,
+            reduction,
             src: operand(src),
             dst: operand(dst),
             len: src.len,
-            notify,
+            notify: transfer.notify.map(|notify| channel_notify(channel.remote_notify, notify)),
         });
+        self.graph.kinds.transfers += 1;
         let pattern = Pattern::Sqe { src: Some(src.region), dst: Some(dst.region) };
-        let labels = self.labels(label);
+        let labels = self.labels(label_of(transfer.peer));
         self.sqe(thread, &command, labels, pattern, [end(&src), end(&dst)])
     }
 
@@ -201,6 +233,7 @@ impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
         self.sqe(thread, &command, labels, Pattern::Post { queue }, [0; 2])
     }
 
+    #[inline]
     fn channel_record(
         &mut self,
         thread: ThreadId,
@@ -217,15 +250,13 @@ impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
             self.wqe(queue, &WorkRequest::Record { notify }, label, none, [0; 2])?;
             self.post(thread, index, queue, label)
         } else {
-            self.signal(thread, &Command::RecordPeer { channel: index, notify }, label, NO_BASE)
+            self.signal(thread, &Command::RecordPeer { channel: index, notify }, label, Pattern::NO_BASE)
         }
     }
 }
 
-/// The pattern of a submission entry without operands.
-const NO_BASE: Pattern = Pattern::Sqe { src: None, dst: None };
-
 impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
+    #[inline(always)]
     fn caps(&self, peer: Rank) -> Caps {
         self.resources.caps(peer)
     }
@@ -237,7 +268,7 @@ impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn task(&mut self, thread: ThreadId, task: &Task) -> Result<(), ErrorCode> {
         match *task {
             Task::LocalCopy { dst, src } => self.local(thread, dst, src, None),
@@ -256,17 +287,17 @@ impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
             }
             Task::ThreadRecord { thread: waiter, index } => {
                 let notify = self.resources.thread_notify(waiter, index)?;
-                self.signal(thread, &Command::Record { notify }, Sqe::NO_PEER, NO_BASE)
+                self.signal(thread, &Command::Record { notify }, Sqe::NO_PEER, Pattern::NO_BASE)
             }
             Task::ThreadWait { index } => {
                 let notify = self.resources.thread_notify(thread, index)?;
-                self.signal(thread, &Command::Wait { notify }, Sqe::NO_PEER, NO_BASE)
+                self.signal(thread, &Command::Wait { notify }, Sqe::NO_PEER, Pattern::NO_BASE)
             }
             Task::ChannelRecord { peer, notify } => self.channel_record(thread, peer, notify),
             Task::ChannelWait { peer, notify } => {
                 let (channel, _) = self.resources.channel(peer)?;
                 let notify = channel_notify(channel.local_notify, notify);
-                self.signal(thread, &Command::Wait { notify }, label_of(peer), NO_BASE)
+                self.signal(thread, &Command::Wait { notify }, label_of(peer), Pattern::NO_BASE)
             }
             Task::WaitStart => {
                 self.signal(thread, &Command::Wait { notify: 0 }, Sqe::NO_PEER, Pattern::Start)
@@ -275,6 +306,91 @@ impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
                 self.signal(thread, &Command::RecordHost { notify: 0 }, Sqe::NO_PEER, Pattern::Done)
             }
         }
+    }
+
+    /// Resolves peer, pattern and labels once; then each write is one descriptor that differs in four lanes.
+    #[inline]
+    fn write_batch(
+        &mut self,
+        thread: ThreadId,
+        batch: &WriteBatch,
+        parts: impl Iterator<Item = Part>,
+    ) -> Result<(), ErrorCode> {
+        check_peer(batch.dst, batch.peer)?;
+        self.resources.thread(thread)?;
+        let (channel, _) = self.resources.channel(batch.peer)?;
+        let over_pair = Protocol::try_from(channel.protocol)?.uses_queue_pair();
+        let mut writes = Writes::new(self, thread, channel, batch)?;
+        let mut last: Option<Part> = None;
+        for part in parts.filter(|part| part.len > 0) {
+            if let Some(part) = last.replace(part) {
+                if over_pair || part.len > channel.max_len {
+                    self.task(thread, &batch.task(part, None))?;
+                } else {
+                    writes.push(self, part)?;
+                }
+            }
+        }
+        writes.finish(self);
+        let fused = last.is_some() && self.caps(batch.peer).write_notify;
+        if let Some(part) = last {
+            self.task(thread, &batch.task(part, fused.then_some(batch.then)))?;
+        }
+        if fused { Ok(()) } else { self.channel_record(thread, batch.peer, batch.then) }
+    }
+}
+
+/// The writes of a batch: one descriptor to copy, with four lanes to fill in.
+struct Writes {
+    queue: QueueIndex,
+    descriptor: Descriptor,
+    number: u16,
+    ends: [u64; 2],
+    pattern: Pattern,
+}
+
+impl Writes {
+    fn new<S: DerefMut<Target = [Block]>>(
+        recorder: &mut Recorder<'_, S>,
+        thread: ThreadId,
+        channel: &ChannelEntry,
+        batch: &WriteBatch,
+    ) -> Result<Self, ErrorCode> {
+        let command = Command::Transfer(Transfer {
+            kind: TransferKind::Write { channel: channel.index },
+            engine: Engine::Sdma,
+            reduction: batch.reduction,
+            src: Operand::default(),
+            dst: Operand::default(),
+            len: 0,
+            notify: None,
+        });
+        let pattern = Pattern::Sqe { src: Some(batch.src), dst: Some(batch.dst) };
+        let descriptor = Descriptor::from(command.emit(recorder.labels(label_of(batch.peer))));
+        let number = recorder.graph.patterns.intern(pattern, [0; 2])?;
+        Ok(Self { queue: QueueIndex(thread.0), descriptor, number, ends: [0; 2], pattern })
+    }
+
+    #[inline(always)]
+    fn push<S: DerefMut<Target = [Block]>>(
+        &mut self,
+        recorder: &mut Recorder<'_, S>,
+        part: Part,
+    ) -> Result<(), ErrorCode> {
+        let [head, _, _, _, _, tokens, signal, launch] = self.descriptor.lanes;
+        let task = u64::from(recorder.graph.len());
+        let lanes = [head, task, part.src, part.dst, part.len, tokens, signal, launch];
+        for (end, start) in self.ends.iter_mut().zip([part.src, part.dst]) {
+            *end = (*end).max(start.saturating_add(part.len));
+        }
+        recorder.graph.kinds.transfers += 1;
+        recorder.graph.push(self.queue, Descriptor { lanes }, self.number)
+    }
+
+    /// Notes how far the writes reach.
+    fn finish<S: DerefMut<Target = [Block]>>(self, recorder: &mut Recorder<'_, S>) {
+        // The pattern exists, so this finds it.
+        let _ = recorder.graph.patterns.intern(self.pattern, self.ends);
     }
 }
 
@@ -299,16 +415,11 @@ fn same_len(a: Span, b: Span) -> Result<u64, ErrorCode> {
     if a.len == b.len && a.len > 0 { Ok(a.len) } else { Err(ErrorCode::PLAN_INTERNAL) }
 }
 
-/// Cuts `total` bytes into (skip, len) pieces of at most `max` bytes, all but the last whole granules.
-#[inline]
-fn pieces(total: u64, max: u64) -> impl Iterator<Item = (u64, u64)> {
+/// Takes at most `most` bytes off the front of a span, a whole number of granules.
+fn split_off(span: &mut Span, most: u64) -> Span {
     // No engine's limit is below one granule.
-    let most = (max - max % TRANSFER_GRANULE).max(TRANSFER_GRANULE);
-    let mut skip = 0;
-    core::iter::from_fn(move || {
-        let len = (total - skip).min(most);
-        let piece = (skip, len);
-        skip += len;
-        (len > 0).then_some(piece)
-    })
+    let len = (most - most % TRANSFER_GRANULE).max(TRANSFER_GRANULE).min(span.len);
+    let front = span.part(0, len);
+    *span = span.part(len, span.len - len);
+    front
 }

@@ -51,26 +51,26 @@ impl RegionId {
     #[inline]
     #[must_use]
     pub const fn of_peer(peer: Rank, kind: RegionKind) -> Self {
-        Self(3 + 3 * peer + kind as u32)
+        Self((peer + 1) << 2 | kind as u32)
     }
 
     /// Returns whose buffer it is: `None` for this rank's own.
     #[must_use]
     pub fn peer(self) -> Option<Rank> {
-        (self.0 / 3).checked_sub(1)
+        (self.0 >> 2).checked_sub(1)
     }
 
     /// Returns which buffer it is.
     #[must_use]
     pub fn kind(self) -> RegionKind {
-        match self.0 % 3 {
+        match self.0 & 3 {
             0 => RegionKind::Input,
             1 => RegionKind::Output,
             _ => RegionKind::Scratch,
         }
     }
 
-    /// Returns a number below 2^18 that is different for every region.
+    /// Returns a number below 2^19 that is different for every region.
     pub(crate) const fn number(self) -> u64 {
         self.0 as u64
     }

@@ -2,7 +2,7 @@
 
 use wire::{ErrorCode, Phase, Reduction};
 
-use crate::{Rank, Task, ThreadId};
+use crate::{ChannelNotify, Rank, RegionId, Span, Task, ThreadId};
 
 /// What the engine on one link can do; what it cannot, the template does in another way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,46 @@ impl Caps {
     }
 }
 
+/// Several writes from one region to one region of one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteBatch {
+    /// The peer.
+    pub peer: Rank,
+    /// Where to, a region of the peer.
+    pub dst: RegionId,
+    /// Where from.
+    pub src: RegionId,
+    /// Overwrite, or reduce into the destination.
+    pub reduction: Option<Reduction>,
+    /// Channel notify to set at the peer once everything has landed.
+    pub then: ChannelNotify,
+}
+
+/// One write of a batch, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where to in the destination region.
+    pub dst: u64,
+    /// Where from in the source region.
+    pub src: u64,
+    /// How many; parts without bytes are skipped.
+    pub len: u64,
+}
+
+impl WriteBatch {
+    /// Returns the task that writes one part.
+    #[inline(always)]
+    pub(crate) fn task(&self, part: Part, notify: Option<ChannelNotify>) -> Task {
+        Task::Write {
+            peer: self.peer,
+            dst: Span { region: self.dst, offset: part.dst, len: part.len },
+            src: Span { region: self.src, offset: part.src, len: part.len },
+            reduction: self.reduction,
+            notify,
+        }
+    }
+}
+
 /// Where a template's tasks go.
 pub trait TaskSink {
     /// Returns what the link to `peer` can do. The same in both directions of a link.
@@ -39,4 +79,33 @@ pub trait TaskSink {
     /// A capacity code when there is no room, `PLAN_INTERNAL` when the task names a thread, notify or peer that the
     /// sink's resources do not have. The graph is useless then.
     fn task(&mut self, thread: ThreadId, task: &Task) -> Result<(), ErrorCode>;
+
+    /// Takes the writes of a batch, then sets its notify: with the last write where the link can, after it elsewhere.
+    /// The public data plane has the same as `HcommBatchTransferOnThread`.
+    ///
+    /// # Errors
+    /// As [`task`](Self::task).
+    #[inline]
+    fn write_batch(
+        &mut self,
+        thread: ThreadId,
+        batch: &WriteBatch,
+        parts: impl Iterator<Item = Part>,
+    ) -> Result<(), ErrorCode> {
+        let mut last = None;
+        for part in parts.filter(|part| part.len > 0) {
+            if let Some(part) = last.replace(part) {
+                self.task(thread, &batch.task(part, None))?;
+            }
+        }
+        let fused = last.is_some() && self.caps(batch.peer).write_notify;
+        if let Some(part) = last {
+            self.task(thread, &batch.task(part, fused.then_some(batch.then)))?;
+        }
+        if fused {
+            Ok(())
+        } else {
+            self.task(thread, &Task::ChannelRecord { peer: batch.peer, notify: batch.then })
+        }
+    }
 }

@@ -209,7 +209,7 @@ impl<S: TaskSink> Emitter<'_, S> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&mut self, thread: ThreadId, peer: Rank, dst: Span, src: Span, reducing: bool) -> Emitted {
         if src.len == 0 {
             return Ok(());

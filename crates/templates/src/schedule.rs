@@ -116,14 +116,22 @@ fn nhr_set(first: u32, step: u32, ranks: NonZero<u32>) -> SliceSet {
     SliceSet::Stepped { first, count, back, parts: ranks }
 }
 
+/// The rank `distance` (at most `ranks`) ahead, around the circle.
 #[inline]
 fn plus(rank: u32, distance: u32, ranks: NonZero<u32>) -> u32 {
-    (rank + distance) % ranks
+    wrapped(rank + distance, ranks)
 }
 
+/// The rank `distance` (at most `ranks`) behind, around the circle.
 #[inline]
 fn minus(rank: u32, distance: u32, ranks: NonZero<u32>) -> u32 {
-    (rank + ranks.get() - distance % ranks) % ranks
+    wrapped(rank + ranks.get() - distance, ranks)
+}
+
+/// A number below 2 · `ranks`, modulo `ranks`.
+#[inline]
+pub(crate) fn wrapped(number: u32, ranks: NonZero<u32>) -> u32 {
+    number.checked_sub(ranks.get()).unwrap_or(number)
 }
 
 /// Returns ⌈log2 n⌉.

@@ -194,7 +194,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     }
 
     /// Copies unless there is nothing to copy.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copy(&mut self, thread: ThreadId, dst: Span, src: Span) -> Emitted {
         if src.len == 0 { Ok(()) } else { self.sink.task(thread, &Task::LocalCopy { dst, src }) }
     }
@@ -205,7 +205,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     }
 
     /// Reduces unless there is nothing to reduce.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reduce(&mut self, thread: ThreadId, dst: Span, src: Span) -> Emitted {
         if src.len == 0 {
             return Ok(());
@@ -215,7 +215,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     }
 
     /// Writes to a peer unless there is nothing to write; the notify is set in any case.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(
         &mut self,
         thread: ThreadId,
@@ -235,12 +235,12 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(&mut self, thread: ThreadId, peer: Rank, notify: ChannelNotify) -> Emitted {
         self.sink.task(thread, &Task::ChannelRecord { peer, notify })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wait(&mut self, thread: ThreadId, peer: Rank, notify: ChannelNotify) -> Emitted {
         self.sink.task(thread, &Task::ChannelWait { peer, notify })
     }

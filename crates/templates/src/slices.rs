@@ -2,6 +2,8 @@
 
 use core::num::NonZero;
 
+use crate::schedule::wrapped;
+
 /// Consecutive or strided parts of one region, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
@@ -35,7 +37,10 @@ impl Slices {
     /// Returns offset and length of `count` slices from `first` on that lie together.
     #[inline]
     pub(crate) fn range(&self, first: u32, count: u32) -> (u64, u64) {
-        let (start, _) = self.get(first);
+        let (start, len) = self.get(first);
+        if count == 1 {
+            return (start, len);
+        }
         let (last_start, last_len) = self.get(first + count - 1);
         (start, last_start + last_len - start)
     }
@@ -55,7 +60,7 @@ impl SliceSet {
     #[inline]
     pub(crate) fn runs(self) -> impl Iterator<Item = (u32, u32)> {
         let (first, steps, back, parts, width) = match self {
-            Self::Stepped { first, count, back, parts } => (first, count, back % parts, parts, 1),
+            Self::Stepped { first, count, back, parts } => (first, count, wrapped(back, parts), parts, 1),
             Self::Together { first, count } => (first, 1, 0, NonZero::<u32>::MAX, count),
         };
         let mut index = first;

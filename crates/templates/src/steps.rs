@@ -6,12 +6,12 @@
 
 use core::num::NonZero;
 
-use task_graph::{ChannelNotify, Rank, RegionKind, TaskSink, ThreadId};
+use task_graph::{ChannelNotify, Part, Rank, RegionId, RegionKind, TaskSink, ThreadId, WriteBatch};
 use wire::Phase;
 use wire::launch::{Algorithm, OpKind};
 
 use crate::schedule::{Schedule, Step};
-use crate::skeleton::{Emitted, Emitter, at, own};
+use crate::skeleton::{Emitted, Emitter, own};
 use crate::slices::{SliceSet, Slices};
 
 /// The work area of every rank, and the landing area that mirrors it.
@@ -122,19 +122,18 @@ impl<S: TaskSink> Emitter<'_, S> {
         } else {
             (self.layout.work, areas.work)
         };
-        let mut runs = set.runs().filter(|&(first, count)| areas.work.range(first, count).1 > 0);
-        let mut next = runs.next();
-        if next.is_none() {
-            return self.record(ThreadId::MAIN, to, ChannelNotify::Data);
-        }
-        while let Some((first, count)) = next {
-            next = runs.next();
-            let then = next.is_none().then_some(ChannelNotify::Data);
-            let src = own(self.layout.work, areas.work.range(first, count));
-            let dst = at(to, kind, target.range(first, count));
-            self.write(ThreadId::MAIN, to, dst, src, reduction, then)?;
-        }
-        Ok(())
+        let batch = WriteBatch {
+            peer: to,
+            dst: RegionId::of_peer(to, kind),
+            src: RegionId::own(self.layout.work),
+            reduction,
+            then: ChannelNotify::Data,
+        };
+        let parts = set.runs().map(|(first, count)| {
+            let (src, len) = areas.work.range(first, count);
+            Part { dst: target.range(first, count).0, src, len }
+        });
+        self.sink.write_batch(ThreadId::MAIN, &batch, parts)
     }
 
     /// Waits until the slices of `from` have landed, and reduces them where the link could not.

@@ -87,9 +87,26 @@ impl From<Descriptor> for Sqe {
 }
 
 impl From<Sqe> for Descriptor {
-    #[inline]
+    /// The same as reinterpreting the bytes, in eight stores instead of one per field.
+    #[inline(always)]
     fn from(sqe: Sqe) -> Self {
-        transmute!(sqe)
+        let [step_low, step_high] = sqe.step.to_le_bytes();
+        let head =
+            [sqe.opcode, sqe.flags, sqe.dtype, sqe.reduce, sqe.phase, sqe.reserved, step_low, step_high];
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let signal = u64::from(sqe.notify) | u64::from(sqe.channel) << 32 | u64::from(sqe.peer) << 48;
+        Self {
+            lanes: [
+                u64::from_le_bytes(head),
+                sqe.task,
+                sqe.src,
+                sqe.dst,
+                sqe.len,
+                pair(sqe.src_token, sqe.dst_token),
+                signal,
+                pair(sqe.timeout_ms, sqe.wqe_tail),
+            ],
+        }
     }
 }
 
@@ -217,7 +234,7 @@ pub struct Labels {
 
 impl Command {
     /// Returns the descriptor that means this command.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn emit(&self, labels: Labels) -> Sqe {
         let mut sqe = Sqe {
@@ -278,7 +295,7 @@ impl Command {
 }
 
 impl Transfer {
-    #[inline]
+    #[inline(always)]
     fn emit(&self, sqe: &mut Sqe) -> SqeFlags {
         let mut flags = SqeFlags::empty();
         (sqe.opcode, sqe.channel) = match self.kind {
