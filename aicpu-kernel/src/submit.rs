@@ -9,7 +9,7 @@ use core::ops::DerefMut;
 use hal::Platform;
 use heapless::Vec;
 use ring::SubmissionRing;
-use task_graph::{Block, Cursor, Pattern, QUEUES, QueueIndex, Run, TaskGraph, Vectors};
+use task_graph::{Block, Cursor, Pattern, QUEUES, QueueIndex, TaskGraph, Vectors};
 use wire::{Descriptor, ErrorCode, Sqe};
 
 /// What is left to submit of one queue.
@@ -88,11 +88,14 @@ impl Submission {
                 let ring = rings.get_mut(usize::from(feed.queue.0)).ok_or(ErrorCode::PLAN_INTERNAL)?;
                 while feed.cursor.left() > 0 {
                     let most = if gated { self.allowed(graph, &feed) } else { feed.cursor.left() };
-                    let written = write(platform, graph, vectors, ring, &feed.cursor, most)?;
+                    let written = ring.fill(platform, most, |slots| {
+                        graph.take(&mut feed.cursor, slots, |into, run| {
+                            P::rebase(into, run.entries, run.patterns, vectors.bases());
+                        })
+                    })?;
                     if written == 0 {
                         break;
                     }
-                    skip(graph, &mut feed.cursor, written);
                     feed.written += written;
                 }
                 if let Some(slot) = self.feeds.get_mut(index) {
@@ -138,53 +141,5 @@ impl Submission {
         };
         let free = run.entries.iter().zip(run.patterns).position(blocked).unwrap_or(run.entries.len());
         u32::try_from(free).unwrap_or(u32::MAX)
-    }
-}
-
-/// Copies up to `most` descriptors from `cursor` on into the ring: as many as lie together there.
-#[inline]
-fn write<P: Platform, S: DerefMut<Target = [Block]>>(
-    platform: &mut P,
-    graph: &TaskGraph<S>,
-    vectors: &Vectors,
-    ring: &mut SubmissionRing,
-    cursor: &Cursor,
-    most: u32,
-) -> Result<u32, ErrorCode> {
-    let mut cursor = *cursor;
-    ring.fill(platform, most, |mut slots| {
-        P::run(|| {
-            let mut written = 0;
-            while !slots.is_empty() {
-                let room = u32::try_from(slots.len()).unwrap_or(u32::MAX);
-                let run: Run<'_> = graph.run(&cursor, room);
-                let count = run.entries.len();
-                if count == 0 {
-                    break;
-                }
-                let Some((now, later)) = core::mem::take(&mut slots).split_at_mut_checked(count) else {
-                    break;
-                };
-                vectors.rebase(run, now);
-                graph.advance(&mut cursor, u32::try_from(count).unwrap_or(0));
-                slots = later;
-                written += count;
-            }
-            written
-        })
-    })
-}
-
-/// Moves a cursor past `count` descriptors, across blocks.
-#[inline]
-fn skip<S: DerefMut<Target = [Block]>>(graph: &TaskGraph<S>, cursor: &mut Cursor, count: u32) {
-    let mut left = count;
-    while left > 0 {
-        let step = u32::try_from(graph.run(cursor, left).entries.len()).unwrap_or(0);
-        if step == 0 {
-            break;
-        }
-        graph.advance(cursor, step);
-        left -= step;
     }
 }

@@ -50,20 +50,8 @@ fn submit<P: Platform>(platform: &mut P, ring: &mut SubmissionRing, graph: &Grap
     let mut cursor = graph.cursor(QueueIndex(0));
     while cursor.left() > 0 {
         let written = ring.fill(platform, cursor.left(), |slots| {
-            P::run(|| {
-                let mut done = 0;
-                while done < slots.len() {
-                    let room = u32::try_from(slots.len() - done).unwrap_or(u32::MAX);
-                    let run = graph.run(&cursor, room);
-                    let count = run.entries.len();
-                    if count == 0 {
-                        break;
-                    }
-                    vectors.rebase(run, &mut slots[done..done + count]);
-                    graph.advance(&mut cursor, u32::try_from(count).expect("a block"));
-                    done += count;
-                }
-                done
+            graph.take(&mut cursor, slots, |into, run| {
+                P::rebase(into, run.entries, run.patterns, vectors.bases())
             })
         });
         assert!(written.expect("in the window") > 0, "the ring holds it");

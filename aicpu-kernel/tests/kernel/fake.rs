@@ -5,7 +5,7 @@
 
 use core::cell::{Cell, RefCell};
 
-use hal::{Clock, DmaFence, Doorbell, Platform, SharedMemory, Trace, Vectors};
+use hal::{Clock, DmaFence, Doorbell, Platform, Rebase, SharedMemory, Trace};
 use wire::{DESCRIPTOR_BYTES, Descriptor, DeviceAddr, ErrorCode, TraceEvent};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -117,7 +117,7 @@ impl Trace for Fake {
     }
 }
 
-impl Vectors for Fake {}
+impl Rebase for Fake {}
 
 impl Platform for Fake {
     fn window(&self) -> DeviceAddr {

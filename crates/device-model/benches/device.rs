@@ -2,19 +2,14 @@
 //!
 //! `cargo bench -p aicpu-device-model --bench device`
 
-use core::hint::black_box;
 use core::sync::atomic::Ordering;
 
 use aicpu_device_model::driver::{Npu, Region};
 use aicpu_device_model::engine::{Budget, Engine};
 use aicpu_device_model::fabric::{Fabric, FabricConfig};
-use aicpu_device_model::platform::ModelPlatform;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use hal::{SharedMemory, Vectors};
 use wire::npu::{self, Access, QueueKind};
-use wire::{
-    Command, Descriptor, DeviceAddr, Engine as Mover, Labels, Operand, Phase, Sqe, Transfer, TransferKind,
-};
+use wire::{Command, DeviceAddr, Engine as Mover, Labels, Operand, Phase, Sqe, Transfer, TransferKind};
 use zerocopy::IntoBytes;
 
 const LABELS: Labels =
@@ -64,40 +59,5 @@ fn descriptors(bench: &mut Criterion) {
     drain(bench, "copy_8_bytes", [copy(nowhere, nowhere, 8), copy(nowhere, nowhere, 8)]);
 }
 
-/// Copying recorded entries into a ring with a base added, against copying them.
-fn rebind(bench: &mut Criterion) {
-    const COUNT: usize = 500;
-    let fabric = Fabric::create(&FabricConfig::new(1, 4 << 20)).expect("shared memory");
-    let npu = Npu::new(&fabric, 0);
-    let ring = npu.alloc(64 * COUNT as u64, 64).expect("memory");
-    let mut platform = ModelPlatform::new(&fabric, 0);
-    let recorded = vec![Descriptor { lanes: [1, 2, 3, 4, 5, 6, 7, 8] }; COUNT];
-    let bases: Vec<[u64; 8]> = (0..8).map(|base| [0, 1, base << 20, base, 0, base, 0, 1]).collect();
-    let mut group = bench.benchmark_group("rebind_500");
-    group.throughput(Throughput::Elements(COUNT as u64));
-    group.bench_function("memcpy", |bencher| {
-        bencher.iter(|| {
-            // SAFETY: the memory was taken for this bench and nobody else knows it.
-            #[expect(unsafe_code, reason = "ring entries are handed out by promise")]
-            let entries = unsafe { platform.entries(ring, COUNT) }.expect("inside the window");
-            entries.copy_from_slice(black_box(&recorded));
-        });
-    });
-    group.bench_function("rebased", |bencher| {
-        bencher.iter(|| {
-            // SAFETY: as above.
-            #[expect(unsafe_code, reason = "ring entries are handed out by promise")]
-            let entries = unsafe { platform.entries(ring, COUNT) }.expect("inside the window");
-            let (recorded, bases) = (black_box(&recorded), black_box(&bases));
-            ModelPlatform::run(|| {
-                for (index, (entry, from)) in entries.iter_mut().zip(recorded).enumerate() {
-                    *entry = from.rebased(&bases[index % 8]);
-                }
-            });
-        });
-    });
-    group.finish();
-}
-
-criterion_group!(benches, descriptors, rebind);
+criterion_group!(benches, descriptors);
 criterion_main!(benches);

@@ -18,7 +18,7 @@ pub mod reduce;
 
 mod counters;
 mod memory;
-mod vectors;
+mod rebase;
 
 pub use counters::Counters;
 pub use memory::Window;

@@ -9,13 +9,13 @@
 use core::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
-use hal::{Clock, DmaFence, Doorbell, Platform, SharedMemory, Trace, Vectors};
-use wire::{Descriptor, DeviceAddr, ErrorCode, TraceEvent, npu};
+use hal::{Clock, DmaFence, Doorbell, Platform, Rebase, SharedMemory, Trace};
+use wire::{BASES, Base, Descriptor, DeviceAddr, ErrorCode, TraceEvent, npu};
 use zerocopy::IntoBytes;
 
 use crate::fabric::Fabric;
 use crate::memory::Window;
-use crate::vectors;
+use crate::rebase;
 
 /// Platform of the kernel of one NPU. A window has one kernel, and so one platform.
 #[derive(Debug)]
@@ -128,10 +128,10 @@ impl Trace for ModelPlatform {
     }
 }
 
-impl Vectors for ModelPlatform {
+impl Rebase for ModelPlatform {
     #[inline(always)]
-    fn run<R>(work: impl FnOnce() -> R) -> R {
-        vectors::run(work)
+    fn rebase(into: &mut [Descriptor], from: &[Descriptor], numbers: &[u16], bases: &[Base; BASES]) {
+        rebase::rebase(into, from, numbers, bases);
     }
 }
 

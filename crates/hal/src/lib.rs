@@ -8,7 +8,7 @@
 //! Every wait of the kernel is a return to its caller: no trait has a blocking method.
 #![no_std]
 
-use wire::{Descriptor, DeviceAddr, ErrorCode, TraceEvent};
+use wire::{BASES, Base, Descriptor, DeviceAddr, ErrorCode, TraceEvent};
 
 /// The window of shared memory that this kernel may touch.
 ///
@@ -92,18 +92,18 @@ pub trait Trace {
     fn event(&mut self, event: TraceEvent);
 }
 
-/// Runs a closure with the widest vectors the processor has.
-pub trait Vectors {
-    /// Returns what `work` returns. An implementation may compile it for instructions that it has found present;
-    /// the default adds nothing.
+/// The copy at the heart of submission, with the widest vectors the processor has.
+pub trait Rebase {
+    /// Copies descriptors, adding to each the base that its number selects (modulo the size of the table), up to the
+    /// end of the shortest slice. What is computed is always that of [`wire::rebase`], which is also the default.
     #[inline(always)]
-    fn run<R>(work: impl FnOnce() -> R) -> R {
-        work()
+    fn rebase(into: &mut [Descriptor], from: &[Descriptor], numbers: &[u16], bases: &[Base; BASES]) {
+        wire::rebase(into, from, numbers, bases);
     }
 }
 
 /// Everything a kernel runs on.
-pub trait Platform: SharedMemory + Doorbell + DmaFence + Clock + Trace + Vectors {
+pub trait Platform: SharedMemory + Doorbell + DmaFence + Clock + Trace + Rebase {
     /// Returns the device address of the window's first byte (the fixed tables of `wire::npu`).
     fn window(&self) -> DeviceAddr;
 }

@@ -6,7 +6,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
-use hal::{Clock, DmaFence, Doorbell, Platform, SharedMemory, Trace, Vectors};
+use hal::{Clock, DmaFence, Doorbell, Platform, Rebase, SharedMemory, Trace};
 use volatile::VolatilePtr;
 use volatile::access::WriteOnly;
 use wire::{Descriptor, DeviceAddr, ErrorCode, TraceEvent, npu};
@@ -122,7 +122,7 @@ impl Trace for Npu {
 }
 
 /// Vectors of 128 bits are part of every aarch64 processor.
-impl Vectors for Npu {}
+impl Rebase for Npu {}
 
 impl Platform for Npu {
     #[inline]

@@ -10,7 +10,7 @@
 use core::cell::UnsafeCell;
 
 use aicpu_ring::SubmissionRing;
-use hal::{Clock, DmaFence, Doorbell, Platform, SharedMemory, Trace, Vectors};
+use hal::{Clock, DmaFence, Doorbell, Platform, Rebase, SharedMemory, Trace};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use wire::npu::{HEADS, TAILS};
@@ -128,7 +128,7 @@ impl Trace for LoomPlatform {
     fn event(&mut self, _event: TraceEvent) {}
 }
 
-impl Vectors for LoomPlatform {}
+impl Rebase for LoomPlatform {}
 
 impl Platform for LoomPlatform {
     fn window(&self) -> DeviceAddr {

@@ -2,10 +2,10 @@
 
 use core::ops::DerefMut;
 
-use wire::{DeviceAddr, ErrorCode, Lane};
+use wire::{Base, DeviceAddr, ErrorCode, Lane};
 
 use crate::RegionId;
-use crate::graph::{Block, QueueIndex, Run, TaskGraph};
+use crate::graph::{Block, QueueIndex, TaskGraph};
 use crate::pattern::{Interned, PATTERNS, Pattern};
 
 /// Where a region lies for one launch.
@@ -38,35 +38,26 @@ pub struct LaunchBase {
     pub done_notify: u32,
 }
 
-/// The addition vectors of one launch.
+/// The addition vectors of one launch: one base per pattern.
 #[derive(Debug)]
 pub struct Vectors {
-    list: [Vector; PATTERNS],
+    list: [Base; PATTERNS],
 }
-
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Vector([u64; 8]);
 
 impl Vectors {
     /// Makes vectors that add nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { list: [Vector([0; 8]); PATTERNS] }
+        Self { list: [Base([0; 8]); PATTERNS] }
     }
 
-    /// Copies a run to `into`, adding the vector of each descriptor's pattern. Stops at the shorter of the two.
+    /// Returns the bases in the order of the patterns' numbers.
     #[inline(always)]
-    pub fn rebase(&self, run: Run<'_>, into: &mut [wire::Descriptor]) {
-        for ((to, from), pattern) in into.iter_mut().zip(run.entries).zip(run.patterns) {
-            // The mask keeps the index in range, so no check is left in the loop.
-            if let Some(vector) = self.list.get(usize::from(*pattern) & (PATTERNS - 1)) {
-                *to = from.rebased(&vector.0);
-            }
-        }
+    #[must_use]
+    pub const fn bases(&self) -> &[Base; PATTERNS] {
+        &self.list
     }
 }
-const _: () = assert!(PATTERNS.is_power_of_two());
 
 impl Default for Vectors {
     fn default() -> Self {
@@ -88,7 +79,7 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
         vectors: &mut Vectors,
     ) -> Result<(), (ErrorCode, RegionId)> {
         for (interned, vector) in self.patterns.list().zip(&mut vectors.list) {
-            *vector = Vector(vector_of(interned, bindings, base, &wqe_tail)?);
+            *vector = Base(vector_of(interned, bindings, base, &wqe_tail)?);
         }
         Ok(())
     }

@@ -212,6 +212,31 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
         }
     }
 
+    /// Fills `into` with the descriptors ahead of `cursor` and moves it past them; `copy` gets each run and the
+    /// entries for it, of the same length. Returns how many there were.
+    #[inline]
+    pub fn take(
+        &self,
+        cursor: &mut Cursor,
+        into: &mut [Descriptor],
+        mut copy: impl FnMut(&mut [Descriptor], Run<'_>),
+    ) -> usize {
+        let mut taken = 0;
+        let mut rest = into;
+        loop {
+            let room = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+            let run = self.run(cursor, room);
+            let count = run.entries.len();
+            let Some((now, later)) = rest.split_at_mut_checked(count).filter(|_| count > 0) else {
+                return taken;
+            };
+            copy(now, run);
+            self.advance(cursor, u32::try_from(count).unwrap_or(0));
+            rest = later;
+            taken += count;
+        }
+    }
+
     /// Appends a descriptor to a queue. Its task lane is filled in: the index within this graph.
     #[inline(always)]
     pub(crate) fn push(

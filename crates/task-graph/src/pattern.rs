@@ -10,7 +10,7 @@ use crate::graph::QueueIndex;
 use crate::{RegionId, Span};
 
 /// Patterns that one graph may use.
-pub const PATTERNS: usize = 512;
+pub const PATTERNS: usize = wire::BASES;
 const SLOTS: usize = 2 * PATTERNS;
 
 /// Which launch-time values a recorded descriptor lacks.

@@ -19,18 +19,39 @@ pub struct Descriptor {
 const _: () =
     assert!(size_of::<Descriptor>() == DESCRIPTOR_BYTES && align_of::<Descriptor>() == DESCRIPTOR_BYTES);
 
+/// Bases that one graph may use: the size of every table of them.
+pub const BASES: usize = 512;
+
+/// What a launch adds to a recorded descriptor, lane by lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub struct Base(pub [u64; 8]);
+
 impl Descriptor {
     /// Returns this entry with `base` added lane by lane: how a recorded entry becomes one that can run.
     #[inline(always)]
     #[must_use]
-    pub fn rebased(&self, base: &[u64; 8]) -> Self {
+    pub fn rebased(&self, base: &Base) -> Self {
         let mut lanes = self.lanes;
-        for (lane, add) in lanes.iter_mut().zip(base) {
+        for (lane, add) in lanes.iter_mut().zip(&base.0) {
             *lane = lane.wrapping_add(*add);
         }
         Self { lanes }
     }
 }
+
+/// Copies entries, adding to each the base that its number selects (modulo the size of the table). Stops at the end
+/// of the shortest slice.
+#[inline(always)]
+pub fn rebase(into: &mut [Descriptor], from: &[Descriptor], numbers: &[u16], bases: &[Base; BASES]) {
+    for ((to, from), number) in into.iter_mut().zip(from).zip(numbers) {
+        // The mask keeps the index in range, so no check is left in the loop.
+        if let Some(base) = bases.get(usize::from(*number) & (BASES - 1)) {
+            *to = from.rebased(base);
+        }
+    }
+}
+const _: () = assert!(BASES.is_power_of_two());
 
 /// Which lane holds what, in both kinds of descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

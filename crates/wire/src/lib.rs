@@ -28,7 +28,7 @@ mod wqe;
 
 pub use code::{CodeInfo, Effect, ErrorCode};
 pub use cqe::Cqe;
-pub use descriptor::{DESCRIPTOR_BYTES, Descriptor, Lane};
+pub use descriptor::{BASES, Base, DESCRIPTOR_BYTES, Descriptor, Lane, rebase};
 pub use dtype::{DataType, ReduceOp, Reduction};
 pub use launch::LaunchArgs;
 pub use sqe::{Command, Engine, Labels, Operand, Sqe, SqeFlags, Transfer, TransferKind};

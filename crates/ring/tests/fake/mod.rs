@@ -6,7 +6,7 @@
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
 
-use hal::{Clock, DmaFence, Doorbell, Platform, SharedMemory, Trace, Vectors};
+use hal::{Clock, DmaFence, Doorbell, Platform, Rebase, SharedMemory, Trace};
 use wire::npu::{DOORBELLS, HEADS, TAILS, TRACE_TAIL};
 use wire::{DESCRIPTOR_BYTES, Descriptor, DeviceAddr, ErrorCode, TraceEvent};
 use zerocopy::IntoBytes;
@@ -150,7 +150,7 @@ impl Trace for Fake {
     fn event(&mut self, _event: TraceEvent) {}
 }
 
-impl Vectors for Fake {}
+impl Rebase for Fake {}
 
 impl Platform for Fake {
     fn window(&self) -> DeviceAddr {

@@ -116,7 +116,7 @@ pub(super) fn rebased(graph: &Graph, queue: QueueIndex, vectors: &Vectors) -> Ve
         // Pieces that end nowhere in particular.
         let run = graph.run(&cursor, 5);
         let mut into = [Descriptor::default(); 5];
-        vectors.rebase(run, &mut into);
+        wire::rebase(&mut into, run.entries, run.patterns, vectors.bases());
         seen.extend_from_slice(&into[..run.entries.len()]);
         graph.advance(&mut cursor, u32::try_from(run.entries.len()).expect("small"));
     }

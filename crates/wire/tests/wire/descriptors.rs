@@ -109,7 +109,7 @@ proptest! {
 
     #[test]
     fn rebasing_adds_to_each_lane_alone(lanes in any::<[u64; 8]>(), base in any::<[u64; 8]>()) {
-        let rebased = Descriptor { lanes }.rebased(&base);
+        let rebased = Descriptor { lanes }.rebased(&aicpu_wire::Base(base));
         for lane in 0..8 {
             prop_assert_eq!(rebased.lanes[lane].wrapping_sub(base[lane]), lanes[lane]);
         }
