@@ -5,10 +5,12 @@
 //! [`Communicator::synchronize`] is the wait, for everything that is in flight. An error poisons the communicator;
 //! destroying it gives everything back, and the next one starts clean.
 
+use core::fmt;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
+use aicpu_kernel::MAX_RANKS;
 use device_model::driver::LaunchTicket;
 use device_model::machine::Outcome;
 use templates::{Needs, Shape};
@@ -89,6 +91,18 @@ impl Operation {
     }
 }
 
+/// Prints `all-reduce fp32 × 1000 sum by ring (scratch)`.
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { op, dtype, count, reduce, algorithm, staging, .. } = self;
+        write!(f, "{op} {dtype} × {count}")?;
+        if *op != OpKind::AllGather {
+            write!(f, " {reduce}")?;
+        }
+        write!(f, " by {algorithm} ({staging})")
+    }
+}
+
 /// A place in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
@@ -154,8 +168,14 @@ impl<'c> Communicator<'c> {
     /// Creates a communicator over all ranks of a cluster. No channel is made before the first operation needs it.
     ///
     /// # Errors
-    /// `DEVICE_MEMORY` without random numbers for its identity, `HOST_NOTIFIES_FULL`.
+    /// `CONTEXT_CAPACITY` for more ranks than a kernel can know, `DEVICE_MEMORY` without random numbers for its
+    /// identity, `HOST_NOTIFIES_FULL`.
     pub fn create(cluster: &'c Cluster, config: Config) -> Result<Self> {
+        let ranks = cluster.topology().ranks();
+        if ranks as usize > MAX_RANKS {
+            let message = format!("{ranks} ranks; kernels are built for {MAX_RANKS}");
+            return Err(Error::new(ErrorCode::CONTEXT_CAPACITY, message));
+        }
         let identity = Identity { name: config.name.clone(), instance: random_instance()?, epoch: 1 };
         let ranks = (0..cluster.topology().ranks())
             .map(|rank| {
@@ -198,8 +218,9 @@ impl<'c> Communicator<'c> {
     /// Launches an operation on one rank and returns without waiting.
     ///
     /// # Errors
-    /// `COMM_POISONED` after an earlier error; `LAUNCH_*` and `PLAN_*` for an operation or buffers that make no
-    /// sense; quotas of the device when resources cannot be created. Nothing has been launched then.
+    /// `COMM_POISONED` after an earlier error; `LAUNCH_*` for buffers or sizes that make no sense; quotas of the device
+    /// when resources cannot be created. Nothing has been launched then. What a kernel refuses,
+    /// [`synchronize`](Self::synchronize) reports; [`chunk_elements`](Self::chunk_elements) tells before.
     pub fn launch(&mut self, rank: u32, operation: &Operation, input: Place<'_>, output: Place<'_>) -> Result<()> {
         if self.poisoned {
             return Err(Error::new(ErrorCode::COMM_POISONED, "an earlier operation of this communicator failed"));
@@ -221,8 +242,12 @@ impl<'c> Communicator<'c> {
             ..self.shape(operation)
         };
         let plan = templates::Plan::new(&shape).map_err(|error| {
-            let message = format!("{operation:?}: needs {}, there is {}", error.need, error.limit);
-            Error::new(error.code, message)
+            let summary = error.code.info().map_or("refused", |info| info.summary);
+            let sizes = match (error.need, error.limit) {
+                (0, 0) => String::new(),
+                (need, limit) => format!(" (needs {need}, there is {limit})"),
+            };
+            Error::new(error.code, format!("{operation}: {summary}{sizes}"))
         })?;
         Ok(plan.chunk_elements())
     }
@@ -283,7 +308,9 @@ impl<'c> Communicator<'c> {
             },
             deadline,
         );
-        if outcome == Outcome::Done && !refused() {
+        // A helper may have carried out the last task after this thread looked at the clock.
+        let done = outcome == Outcome::Done || (outcome == Outcome::Deadline && settled());
+        if done && !refused() {
             return Ok(self.collect());
         }
         self.poisoned = true;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use wire::npu::Status;
 use wire::{Cqe, DeviceAddr, Effect, ErrorCode, Phase, Sqe};
 
-use crate::communicator::{Communicator, InFlight, Operation};
+use crate::communicator::{Communicator, InFlight};
 use crate::error::Error;
 
 /// What is known about a failed operation.
@@ -129,7 +129,7 @@ fn finish(code: ErrorCode, report: Report) -> Error {
 /// A report with everything that is the same for all causes; the culprit is `rank`.
 fn report(comm: &Communicator<'_>, code: ErrorCode, rank: u32, sequence: u32) -> Report {
     let launched = comm.ranks.iter().flat_map(|state| &state.in_flight).find(|launched| launched.sequence == sequence);
-    let operation = launched.map_or_else(|| format!("#{sequence}"), describe);
+    let operation = launched.map_or_else(String::new, |launched| format!(" {}", launched.operation));
     let info = code.info();
     // Whatever the failure itself did: the peers of a rank that failed wait for it.
     let effect = match info.map(|info| info.effect) {
@@ -142,7 +142,7 @@ fn report(comm: &Communicator<'_>, code: ErrorCode, rank: u32, sequence: u32) ->
         comm: comm.identity.name.clone(),
         instance: format!("{:016x}", comm.identity.instance[0]),
         epoch: comm.identity.epoch,
-        operation,
+        operation: format!("#{sequence}{operation}"),
         rank,
         cause: summary(code).to_owned(),
         remedy: info.map_or_else(String::new, |info| info.remedy.to_owned()),
@@ -158,12 +158,6 @@ impl Report {
         let place = comm.cluster.topology().whereabouts(culprit).unwrap_or_default();
         Self { culprit_rank: Some(culprit), culprit_place: place, ..self }
     }
-}
-
-fn describe(launched: &InFlight) -> String {
-    let Operation { op, count, dtype, reduce, algorithm, .. } = launched.operation;
-    let reduction = if op == wire::launch::OpKind::AllGather { String::new() } else { format!(" {reduce}") };
-    format!("#{} {op} {dtype} × {count}{reduction} by {algorithm}", launched.sequence)
 }
 
 fn device_error(comm: &Communicator<'_>, npu: u32, cqe: &Cqe) -> Report {

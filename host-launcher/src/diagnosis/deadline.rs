@@ -4,11 +4,13 @@
 //! is a victim itself; the chain ends at a rank that was never launched, does not execute, does not answer, or has
 //! sent the signal all right.
 
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::time::Instant;
 
 use device_model::engine::Pending;
-use wire::npu::{HEADS, MAX_QUEUES, NOTIFIES, QUEUES, QueueSlot, TAILS};
+use device_model::machine::Outcome;
+use wire::npu::{HEADS, HEARTBEAT, LAUNCH_HEAD, MAX_QUEUES, NOTIFIES, QUEUES, QueueSlot, TAILS};
 use wire::{Descriptor, DeviceAddr, ErrorCode, Phase, Sqe, SqeFlags, Wqe};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -16,8 +18,11 @@ use super::{Report, finish, known_peer, place, report, split_task};
 use crate::communicator::Communicator;
 use crate::error::Error;
 
-/// How long the device is run on to tell one that is slow from one that has stopped.
-const PROBE: Duration = Duration::from_millis(2);
+/// How long device and kernels are run on to tell what is slow from what has stopped.
+const PROBE: Duration = Duration::from_millis(100);
+
+/// What to do about a deadline that was too short.
+const SLOW: &str = "set a longer deadline";
 
 /// What a rank does at the deadline.
 enum State {
@@ -49,14 +54,14 @@ pub(super) fn explain(comm: &Communicator<'_>, started: Instant) -> Error {
         .filter_map(|(rank, state)| if let State::Waits(list) = state { Some((rank, list)) } else { None })
         .flat_map(|(rank, list)| list.iter().map(move |entry| (rank, entry)))
         .collect();
-    let (code, found) = if let Some(&culprit) = behind.first() {
-        (ErrorCode::PEER_NOT_STARTED, not_started(comm, culprit, &behind, &waits, newest))
+    let found = if let Some(&culprit) = behind.first() {
+        not_started(comm, culprit, &behind, &waits, newest)
     } else if let Some(&culprit) = ranks(|state| matches!(state, State::Silent)).first() {
-        (ErrorCode::KERNEL_SILENT, silent(comm, culprit, &waits))
+        silent(comm, culprit, &waits)
     } else if let Some((rank, entry)) = first_runnable(&states) {
-        (ErrorCode::HOST_NOTIFY_TIMEOUT, not_executed(comm, rank, entry))
+        not_executed(comm, rank, entry)
     } else {
-        (ErrorCode::NOTIFY_TIMEOUT, lost_signal(comm, &waits))
+        lost_signal(comm, &waits)
     };
     let victims: Vec<u32> = waiting
         .iter()
@@ -68,7 +73,7 @@ pub(super) fn explain(comm: &Communicator<'_>, started: Instant) -> Error {
     let timeout = comm.config.timeout.as_secs_f64();
     let since = started.elapsed().as_secs_f64();
     finish(
-        code,
+        ErrorCode(found.code),
         Report {
             cause: format!("{}{victims}", found.cause),
             since: format!("{since:.3} s (deadline {timeout:.3} s, set by {})", comm.config.timeout_source),
@@ -88,7 +93,7 @@ fn state(comm: &Communicator<'_>, rank: u32, newest: u32) -> State {
     let window = comm.cluster.npu(rank).window();
     let is_set = |notify: u32| {
         // ORDER: a value for a message.
-        window.half(NOTIFIES + 4 * u64::from(notify)).load(core::sync::atomic::Ordering::Acquire) != 0
+        window.half(NOTIFIES + 4 * u64::from(notify)).load(Ordering::Acquire) != 0
     };
     let runs =
         |entry: &&Pending| !entry.blocked || (entry.sqe.opcode == Sqe::WAIT && is_set(entry.sqe.notify));
@@ -154,7 +159,10 @@ fn not_started(
         peer_state: "not started".to_owned(),
         ..report(comm, ErrorCode::PEER_NOT_STARTED, culprit, sequence)
     };
-    victim_of(culprit, waits).map_or_else(|| base.clone(), |wait| located(comm, wait, base.clone()))
+    match victim_of(culprit, waits) {
+        Some(wait) => located(comm, wait, base),
+        None => base,
+    }
 }
 
 /// The first wait for a rank, or else the first wait at all.
@@ -166,30 +174,51 @@ fn victim_of<'a>(culprit: u32, waits: &[Wait<'a>]) -> Option<Wait<'a>> {
 /// Nothing is in the rings of a rank, and yet not everything is done: its kernel has not answered.
 fn silent(comm: &Communicator<'_>, culprit: u32, waits: &[Wait<'_>]) -> Report {
     let first = comm.ranks[culprit as usize].in_flight.front().map_or(0, |launched| launched.sequence);
-    let base = Report {
-        cause: format!("the kernel of rank {culprit} has not answered the launch of operation #{first}."),
-        peer_state: "kernel silent".to_owned(),
-        ..report(comm, ErrorCode::KERNEL_SILENT, culprit, first)
+    comm.cluster.wake(culprit);
+    let window = comm.cluster.npu(culprit).window();
+    // ORDER: values for a message.
+    let word = |at| window.word(at).load(Ordering::Acquire);
+    let base = if goes_on(comm, || (word(HEARTBEAT), word(LAUNCH_HEAD))) {
+        Report {
+            cause: format!(
+                "the kernel of rank {culprit} is still at work on operation #{first}: it is only slow."
+            ),
+            remedy: SLOW.to_owned(),
+            peer_state: "kernel alive".to_owned(),
+            ..report(comm, ErrorCode::HOST_NOTIFY_TIMEOUT, culprit, first)
+        }
+    } else {
+        Report {
+            cause: format!("the kernel of rank {culprit} has not answered the launch of operation #{first}."),
+            peer_state: "kernel silent".to_owned(),
+            ..report(comm, ErrorCode::KERNEL_SILENT, culprit, first)
+        }
     };
-    victim_of(culprit, waits).map_or_else(|| base.clone(), |wait| located(comm, wait, base.clone()))
+    match victim_of(culprit, waits) {
+        Some(wait) => located(comm, wait, base),
+        None => base,
+    }
 }
 
 /// A rank has a task that nothing holds: a device that has stopped, or one that is slow.
 fn not_executed(comm: &Communicator<'_>, rank: u32, entry: &Pending) -> Report {
-    let machine = comm.cluster.machine();
-    let executed = || machine.snapshot(rank).executed_total();
-    let before = executed();
-    machine.run_until(|| false, Instant::now().checked_add(PROBE));
-    let (cause, remedy) = if executed() == before {
-        let cause =
-            format!("the device of rank {rank} does not execute a task that nothing holds: it has stopped.");
-        (cause, format!("look at the device of rank {rank} first; a longer deadline does not help"))
+    let (cause, remedy) = if goes_on(comm, || comm.cluster.machine().snapshot(rank).executed_total()) {
+        ("the operation is still moving: it is only slow.".to_owned(), SLOW.to_owned())
     } else {
-        ("the operation is still moving: it is only slow.".to_owned(), "raise the deadline".to_owned())
+        let what = "does not execute a task that nothing holds: it has stopped";
+        let remedy = format!("look at the device of rank {rank} first; a longer deadline does not help");
+        (format!("the device of rank {rank} {what}."), remedy)
     };
     let (sequence, _) = split_task(entry.sqe.task);
     let base = report(comm, ErrorCode::HOST_NOTIFY_TIMEOUT, rank, sequence);
     located(comm, (rank, entry), Report { cause, remedy, ..base })
+}
+
+/// Runs device and kernels on, and returns whether a value changes.
+fn goes_on<T: PartialEq>(comm: &Communicator<'_>, value: impl Fn() -> T) -> bool {
+    let before = value();
+    let deadline = Instant::now().checked_add(PROBE);
+    comm.cluster.machine().run_until(|| value() != before, deadline) == Outcome::Done
 }
 
 /// Every rank that is not done waits. One of them waits for a signal that nobody will send any more.
@@ -199,7 +228,10 @@ fn lost_signal(comm: &Communicator<'_>, waits: &[Wait<'_>]) -> Report {
     // Where not all tasks are in the rings, the rank that has come least far is next to the break.
     let least = || waits.iter().min_by_key(|(_, entry)| entry.sqe.task);
     let Some(wait @ (rank, entry)) = lost.or_else(least).copied() else {
-        return report(comm, code, 0, 0);
+        // It was done a moment after the deadline.
+        let newest = comm.ranks.first().map_or(0, |state| state.launched);
+        let cause = "the operation was done, but late.".to_owned();
+        return Report { cause, ..report(comm, ErrorCode::HOST_NOTIFY_TIMEOUT, 0, newest) };
     };
     let (sequence, notify) = (split_task(entry.sqe.task).0, entry.sqe.notify);
     let (culprit, cause) = match known_peer(entry.sqe.peer) {
@@ -247,7 +279,7 @@ fn unexecuted(comm: &Communicator<'_>, rank: u32) -> Vec<Sqe> {
     let npu = comm.cluster.npu(rank);
     let word = |table: u64, queue: u64| {
         // ORDER: nothing runs any more; the values are for a message.
-        npu.window().word(table + 8 * queue).load(core::sync::atomic::Ordering::Acquire)
+        npu.window().word(table + 8 * queue).load(Ordering::Acquire)
     };
     let mut entries = Vec::new();
     for queue in 0..MAX_QUEUES {

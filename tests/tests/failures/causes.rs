@@ -64,7 +64,10 @@ fn the_block_of_a_lost_notify() {
     scene.bench().launch(&case(Algorithm::Ring)).unwrap();
     let failure = scene.failure();
     let report = failure.assert(ErrorCode::NOTIFY_TIMEOUT, 1, 2, Some(1));
-    assert_eq!((report.step, report.operation.as_str()), (Some(0), "#2 all-reduce fp32 × 1000 sum by ring"));
+    assert_eq!(
+        (report.step, report.operation.as_str()),
+        (Some(0), "#2 all-reduce fp32 × 1000 sum by ring (scratch)")
+    );
     let text = failure.error().to_string();
     let facts: Vec<&str> = text.lines().map(|line| line.trim_start()).collect();
     assert_eq!(facts[1], "who      rank 1 (host \"server-0\", device 1), alive, waits; noticed by rank 2");

@@ -1,5 +1,7 @@
 //! The same on the aarch64 image under QEMU, whose kernels run while the host launches.
 
+use core::time::Duration;
+
 use aicpu_tests::world::{self, Place};
 use device_model::fault::Fault;
 use host_launcher::cluster::Cluster;
@@ -64,4 +66,20 @@ fn a_launch_that_the_image_refuses() {
     }
     scene.failure().assert(ErrorCode::PLAN_STAGING, 0, 0, None);
     scene.recovers();
+}
+
+/// Kernels that are at work when the deadline passes, and while the communicator is destroyed.
+#[test]
+fn a_deadline_that_is_too_short_for_the_image() {
+    let Some(cluster) = cluster(8) else { return };
+    for algorithm in [Algorithm::MeshTwoShot, Algorithm::Ring, Algorithm::MeshOneShot] {
+        let mut scene = Scene::with_deadline(&cluster, Duration::from_micros(1));
+        scene.bench().launch(&case(algorithm)).unwrap();
+        let failure = scene.failure();
+        let report = failure.error().diagnosis().unwrap();
+        let (culprit, rank, peer) = (report.culprit_rank.unwrap(), report.rank, report.peer);
+        let report = failure.assert(ErrorCode::HOST_NOTIFY_TIMEOUT, culprit, rank, peer);
+        assert!(report.cause.contains("it is only slow."), "{}", failure.error());
+        scene.recovers();
+    }
 }

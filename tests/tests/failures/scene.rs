@@ -41,9 +41,13 @@ pub(crate) struct Scene<'c> {
 
 impl<'c> Scene<'c> {
     pub(crate) fn new(cluster: &'c Cluster) -> Self {
+        Self::with_deadline(cluster, TIMEOUT)
+    }
+
+    pub(crate) fn with_deadline(cluster: &'c Cluster, timeout: Duration) -> Self {
         let config = Config {
             name: "test".to_owned(),
-            timeout: TIMEOUT,
+            timeout,
             timeout_source: "the test".to_owned(),
             ..Config::default()
         };

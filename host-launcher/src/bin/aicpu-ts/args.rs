@@ -37,7 +37,7 @@ pub(crate) struct WorldArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) rank_table: Option<PathBuf>,
     /// Topology file of a 2.0 rank table
-    #[arg(long, value_name = "FILE", requires = "rank_table")]
+    #[arg(long, value_name = "FILE", requires = "rank_table", conflicts_with = "ranks")]
     pub(crate) topology: Option<PathBuf>,
     /// Number of ranks, without a rank table
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536), allow_negative_numbers = true)]

@@ -47,9 +47,14 @@ impl Output {
                 None => json!({
                     "code": error.code().0,
                     "name": error.code().name(),
-                    "cause": error.message(),
                     "at": error.place(),
+                    "culprit_rank": null,
+                    "step": null,
+                    "task": null,
+                    "peer": null,
+                    "cause": error.message(),
                     "remedy": error.advice(),
+                    "effect": error.code().info().map(|info| info.effect.sentence()),
                 }),
             };
             self.line(&fields);

@@ -1,0 +1,279 @@
+//! The command as a shell sees it: exit status, standard output, standard error. Entry 152 of the bad-input list.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// The command, with nothing of the caller's environment.
+fn command(args: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_aicpu-ts"));
+    command.args(args).env_clear().stdin(Stdio::null());
+    command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command
+}
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split_whitespace().map(OsString::from).collect()
+}
+
+/// Exit status, standard output, standard error.
+fn outcome(command: &mut Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
+    (status.code().expect("no signal"), text(stdout), text(stderr))
+}
+
+fn run(line: &str) -> (i32, String, String) {
+    outcome(&mut command(&words(line)))
+}
+
+/// Asserts that arguments are refused as wrong usage, with a message that says `expected` and nothing on standard
+/// output.
+fn assert_usage(args: &[impl AsRef<OsStr>], expected: &str) {
+    let shown: Vec<_> = args.iter().map(AsRef::as_ref).collect();
+    let (status, stdout, stderr) = outcome(&mut command(args));
+    assert_eq!((status, stdout.as_str()), (2, ""), "{shown:?}: {stderr}");
+    assert!(stderr.contains(expected), "{shown:?}: {expected:?} is not in {stderr}");
+    assert!(!stderr.contains("panicked") && stderr.lines().count() < 20, "{shown:?}: {stderr}");
+}
+
+#[test]
+fn no_arguments_show_what_there_is() {
+    assert_usage(&[] as &[&str], "Usage: aicpu-ts");
+}
+
+#[test]
+fn near_misses_are_named() {
+    assert_usage(&["topoo"], "'topo'");
+    assert_usage(&["veryfy"], "unrecognized subcommand 'veryfy'");
+    assert_usage(&words("run all-redcue --ranks 2"), "all-reduce, all-gather, reduce-scatter");
+    assert_usage(&words("run all-reduce --rank 2"), "'--ranks'");
+    assert_usage(&words("run all-reduce --ranks 2 --frobnicate"), "unexpected argument '--frobnicate'");
+    assert_usage(&words("run all-reduce --ranks 2 --dtype float"), "fp32");
+    assert_usage(&words("run all-reduce --ranks 2 --op avg"), "sum, prod, max, min");
+    assert_usage(&words("run all-reduce --ranks 2 --algo tree"), "ring, halving-doubling, nhr");
+    assert_usage(&words("run all-reduce --ranks 2 --aicpu gpu"), "thread, qemu");
+}
+
+#[test]
+fn a_flag_needs_its_value_and_another_flag_is_none() {
+    assert_usage(&words("run all-reduce --ranks"), "a value is required for '--ranks <N>'");
+    assert_usage(&words("run all-reduce --ranks --json"), "a value is required for '--ranks <N>'");
+    assert_usage(&words("run --ranks 2"), "<OP>");
+    assert_usage(&words("run all-reduce"), "--ranks");
+}
+
+#[test]
+fn numbers_are_whole_and_inside_their_range() {
+    for ranks in ["0", "-1", "65537", "3.5", "1_000", "", " 4", "4 ", "+", "٤", "4294967298", "0x4", "1e3"] {
+        assert_usage(
+            &["run", "all-reduce", "--ranks", ranks],
+            &format!("invalid value '{ranks}' for '--ranks <N>'"),
+        );
+    }
+    for bytes in ["4GiB", "4gib", "4 GiB", "-4", "1_000", "1.5M", "99999999999G", "M"] {
+        assert_usage(&["run", "all-reduce", "--ranks", "2", "--bytes", bytes], "'");
+    }
+    for count in ["-1", "1.0", "18446744073709551616"] {
+        assert_usage(&["run", "all-reduce", "--ranks", "2", "--count", count], "'");
+    }
+    for steps in ["0", "-1"] {
+        assert_usage(&["run", "all-reduce", "--ranks", "2", "--steps", steps], "'");
+    }
+    assert_usage(&words("run all-reduce --ranks 2 --timeout 0"), "invalid value '0' for '--timeout <MS>'");
+    assert_usage(&words("run all-reduce --ranks 2 --devices-per-server 66"), "66 is not in 1..=65");
+    assert_usage(
+        &words("run all-reduce --ranks 2 --bytes 7"),
+        "--bytes 7 is no multiple of the 4 bytes of fp32",
+    );
+}
+
+#[test]
+fn seeds_are_decimal_or_hexadecimal() {
+    for seed in ["0", "0x5eed", "18446744073709551615"] {
+        assert_eq!(run(&format!("run all-reduce --ranks 2 --bytes 64 --seed {seed}")).0, 0, "{seed}");
+    }
+    for seed in ["18446744073709551616", "0x10000000000000000", "-1", "5eed"] {
+        assert_usage(&["run", "all-reduce", "--ranks", "2", "--seed", seed], &format!("'{seed}'"));
+    }
+}
+
+#[test]
+fn flags_are_given_once_and_exclude_each_other() {
+    assert_usage(&words("run all-reduce --ranks 2 --ranks 2"), "cannot be used multiple times");
+    assert_usage(&words("run all-reduce --ranks 2 --rank-table x.json"), "cannot be used with");
+    assert_usage(&words("run all-reduce --ranks 2 --count 4 --bytes 16"), "cannot be used with");
+    assert_usage(&words("run all-reduce --ranks 2 --topology x.json"), "cannot be used with");
+    assert_usage(&words("run all-reduce --topology x.json"), "--rank-table");
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    for line in ["--help", "run --help", "help topo", "run all-reduce --help", "--version"] {
+        let (status, stdout, stderr) = run(line);
+        assert_eq!((status, stderr.as_str()), (0, ""), "{line}");
+        assert!(stdout.contains("aicpu-ts"), "{line}: {stdout}");
+    }
+    assert_usage(&words("run all-reduce --frobnicate --help"), "'--frobnicate'");
+}
+
+#[test]
+fn arguments_need_not_be_utf_8() {
+    let bad = OsStr::from_bytes(b"a\xff\xfe");
+    for args in [
+        vec![bad],
+        vec![OsStr::new("run"), bad, OsStr::new("--ranks"), OsStr::new("2")],
+        vec![OsStr::new("run"), OsStr::new("all-reduce"), OsStr::new("--ranks"), bad],
+    ] {
+        let output = command(&args).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{args:?}");
+    }
+    let (status, stdout, stderr) =
+        outcome(&mut command(&[OsStr::new("topo"), OsStr::new("--rank-table"), bad]));
+    assert_eq!((status, stdout.as_str()), (1, ""));
+    assert!(stderr.starts_with(r#"E1201 RANK_TABLE_READ  "a\xFF\xFE""#), "{stderr}");
+}
+
+#[test]
+fn a_failure_is_status_1_with_its_code_on_standard_error() {
+    let (status, stdout, stderr) = run("run all-reduce --rank-table no/such/file.json");
+    assert_eq!((status, stdout.as_str()), (1, ""));
+    assert!(stderr.starts_with("E1201 RANK_TABLE_READ  \"no/such/file.json\"\n  what "), "{stderr}");
+    let (status, _, stderr) = run("run all-reduce --ranks 2 --dtype fp8e4m3 --bytes 64");
+    assert!(status == 1 && stderr.starts_with("E1108 LAUNCH_REDUCE\n"), "{status}: {stderr}");
+    let (status, _, stderr) = run("run all-gather --ranks 2 --algo mesh-one-shot --bytes 64");
+    assert!(status == 1 && stderr.starts_with("E3105 PLAN_OP\n"), "{status}: {stderr}");
+    let (status, _, stderr) =
+        run("run all-reduce --ranks 2 --aicpu qemu --image no/such/image.elf --bytes 64");
+    assert!(status == 1 && stderr.contains("no/such/image.elf"), "{status}: {stderr}");
+    let (status, _, stderr) = run("run all-reduce --ranks 129 --bytes 64");
+    assert!(status == 1 && stderr.starts_with("E2008 CONTEXT_CAPACITY\n"), "{status}: {stderr}");
+    let (status, stdout, stderr) = outcome(command(&["env"]).env("HCCL_EXEC_TIMEOUT", "soon"));
+    assert!(status == 1 && stdout.is_empty() && stderr.starts_with("E1001 ENV_VALUE"), "{status}: {stderr}");
+}
+
+/// The only line of an output, as an object.
+fn object(stdout: &str) -> Value {
+    assert!(stdout.ends_with('\n') && stdout.lines().count() == 1, "{stdout}");
+    let value: Value = serde_json::from_str(stdout).unwrap();
+    assert!(value.is_object());
+    value
+}
+
+/// Asserts that a failure has all the fields there are, known or not.
+fn assert_fields(failure: &Value) {
+    for field in ["code", "name", "culprit_rank", "step", "task", "peer", "cause", "remedy", "effect"] {
+        assert!(failure.get(field).is_some(), "no {field} in {failure}");
+    }
+}
+
+/// A deadline that the emulated kernels cannot keep.
+#[test]
+fn a_failed_operation_names_its_rank() {
+    let Some(image) = std::env::var_os("AICPU_IMAGE_ELF") else {
+        eprintln!("skipped: AICPU_IMAGE_ELF names no image; run `cargo xtask test`");
+        return;
+    };
+    let mut args = words("run all-reduce --ranks 8 --bytes 1M --aicpu qemu --timeout 1 --json --image");
+    args.push(image);
+    let (status, stdout, stderr) = outcome(&mut command(&args));
+    let failure = object(&stdout);
+    assert_eq!((status, &failure["code"]), (1, &6101.into()), "{stderr}");
+    assert!(failure["culprit_rank"].as_u64().unwrap() < 8);
+    assert_fields(&failure);
+    assert!(stderr.starts_with("E6101 HOST_NOTIFY_TIMEOUT  comm \"run\""), "{stderr}");
+}
+
+#[test]
+fn json_failures_have_the_same_fields_whoever_reports_them() {
+    let expected = [
+        // Found in a file, in the arguments, and in what they ask for together.
+        ("topo --rank-table no/such/file.json --json", 1201, "No such file"),
+        ("--json run all-reduce --ranks 2 --dtype int128 --bytes 64", 1108, "cannot be reduced"),
+        (
+            "run reduce-scatter --ranks 2 --algo ring --staging direct --bytes 64 --json",
+            3106,
+            "reduce-scatter fp32 × 16 sum by ring (direct): this algorithm cannot work without scratch",
+        ),
+    ];
+    for (line, code, cause) in expected {
+        let (status, stdout, stderr) = run(line);
+        let failure = object(&stdout);
+        assert_eq!((status, &failure["code"]), (1, &code.into()), "{line}");
+        assert!(failure["culprit_rank"].is_null(), "{line}: {failure}");
+        assert_fields(&failure);
+        assert!(failure["effect"].is_string() && failure["remedy"].is_string());
+        assert!(failure["cause"].as_str().unwrap().contains(cause), "{line}: {failure}");
+        assert!(stderr.starts_with(&format!("E{code} ")), "{line}: {stderr}");
+    }
+}
+
+#[test]
+fn json_results_have_the_documented_fields() {
+    let (status, stdout, stderr) =
+        run("run all-reduce --ranks 4 --devices-per-server 2 --algo ring --bytes 4K --json");
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let result = object(&stdout);
+    for (field, expected) in [
+        ("op", Value::from("all-reduce")),
+        ("algorithm", "ring".into()),
+        ("ranks", 4.into()),
+        ("bytes", 4096.into()),
+        ("dtype", "fp32".into()),
+        ("verified", true.into()),
+        ("steps", 6.into()),
+        ("host_ops", 3.into()),
+        ("launches", 1.into()),
+        ("doorbells", 4.into()),
+    ] {
+        assert_eq!(result[field], expected, "{field}");
+    }
+    assert!(result["descriptors"].as_u64().unwrap() > 100);
+    assert!(result["measured_us"].as_f64().unwrap() > 0.0);
+    // Each of four ranks sends six quarters, two ranks of them to the other server.
+    let links = &result["bytes_per_link"];
+    assert_eq!((&links["hccs"], &links["roce"], &links["ub"]), (&12288.into(), &12288.into(), &0.into()));
+}
+
+#[test]
+fn results_for_people_go_to_standard_output_alone() {
+    let (status, stdout, stderr) = run("run all-gather --ranks 3 --bytes 64 --dtype int128 --steps 3");
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    assert!(stdout.contains("every byte of every rank, 3 of 3 steps"), "{stdout}");
+    let (status, stdout, stderr) = run("topo --ranks 3 --json");
+    assert_eq!((status, stderr.as_str(), object(&stdout)["pairs"]["HCCS"].as_u64()), (0, "", Some(3)));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    for line in ["topo --ranks 500", "env", "run all-reduce --ranks 2 --bytes 64 --json", "--help"] {
+        let mut child = command(&words(line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{line}");
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_a_failure() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = command(&["topo", "--ranks", "4"]).stdout(full).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.starts_with("aicpu-ts: standard output: "), "{stderr}");
+}
+
+#[test]
+fn the_working_directory_is_not_written_to() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o555)).unwrap();
+    let words = words("run all-reduce --ranks 2 --bytes 64");
+    let (status, _, stderr) = outcome(command(&words).current_dir(directory.path()));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
