@@ -162,7 +162,10 @@ impl Cluster {
         let deadline = Instant::now() + Duration::from_secs(20);
         match self.machine.run_until(|| self.npus.iter().all(ready), Some(deadline)) {
             Outcome::Done => Ok(()),
-            _ => Err(Error::new(ErrorCode::KERNEL_SILENT, "a kernel did not say that it takes launches within 20 s")),
+            _ => Err(Error::new(
+                ErrorCode::KERNEL_SILENT,
+                "a kernel did not say that it takes launches within 20 s",
+            )),
         }
     }
 }
@@ -189,7 +192,9 @@ impl ThreadKernel {
     fn start(fabric: &Fabric, npu: u32) -> Result<Self> {
         let blocks = vec![Block::EMPTY; DEFAULT_BLOCKS].into_boxed_slice();
         let mut kernel = Box::new(Kernel::new(ModelPlatform::new(fabric, npu), blocks));
-        kernel.start().map_err(|code| Error::new(code, format!("the kernel of NPU {npu} cannot use its window")))?;
+        kernel
+            .start()
+            .map_err(|code| Error::new(code, format!("the kernel of NPU {npu} cannot use its window")))?;
         Ok(Self(kernel))
     }
 }

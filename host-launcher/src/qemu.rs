@@ -8,6 +8,7 @@
 //! What the cores then do is between the kernel and the device model, in the fabric; this module does not read it.
 //! The text log in it is decoded by [`log`].
 
+pub mod instructions;
 pub mod log;
 mod memory;
 mod process;
@@ -89,7 +90,8 @@ impl Guest {
         let mut flags = BootFlags::empty();
         flags.set(BootFlags::COUNT, options.count_instructions);
         flags.set(BootFlags::SLEEP, options.per_npu);
-        let boot = BootInfo { flags: flags.bits(), ..BootInfo::new(options.private_bytes, fabric_len, windows) };
+        let boot =
+            BootInfo { flags: flags.bits(), ..BootInfo::new(options.private_bytes, fabric_len, windows) };
         boot.check().map_err(|code| {
             let memory = format!("{} bytes of private memory, {fabric_len} of fabric", options.private_bytes);
             Error::new(code, format!("{} windows over {memory}: {windows:?}", windows.len()))

@@ -104,6 +104,35 @@ fn a_counting_machine_works_the_same() {
     guest.check().unwrap();
 }
 
+/// Returns the processor time that a process has used, in hundredths of a second (proc(5), utime + stime).
+fn processor_time(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_machine_of_its_own_sleeps_until_it_is_woken() {
+    let fabric = Fabric::new(1);
+    let options = Options { per_npu: true, ..Options::default() };
+    let Some((guest, _)) = boot(&fabric, &options) else { return };
+    fabric.wait(0, npu::KERNEL_STATE, |state| state == npu::KernelState::Ready as u64);
+    let before = processor_time(guest.process_id());
+    thread::sleep(Duration::from_secs(1));
+    let used = processor_time(guest.process_id()) - before;
+    assert!(used < 5, "{used} % of a processor while there is nothing to do");
+
+    fabric.store(0, npu::LAUNCH_TAIL, 1);
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(fabric.load(0, npu::LAUNCH_HEAD), 0, "it looks for work without having been woken");
+    for posted in 1..=100 {
+        fabric.store(0, npu::LAUNCH_TAIL, posted);
+        guest.wake();
+        fabric.wait(0, npu::LAUNCH_HEAD, |head| head == posted);
+    }
+    guest.check().unwrap();
+}
+
 #[test]
 fn the_text_log_names_core_window_and_source() {
     let fabric = Fabric::new(3);

@@ -1,16 +1,30 @@
-//! Runs benchmarks by name.
+//! Runs benchmarks by name: criterion's, and the instructions of the aarch64 image.
+//!
+//! Every criterion group has two halves: `run`, and `floor`, the physical limit measured in the same run.
 
-use anyhow::Result;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::SystemTime;
 
-use crate::command;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
 
-const PACKAGE: &str = "benches";
+use crate::{command, image, workspace};
+
+const PACKAGE: &str = "aicpu-benches";
+/// The one benchmark that counts instead of measuring.
+const INSTRUCTIONS: &str = "instructions";
 
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Benchmarks to run, by criterion's filter; all when none is named
+    /// Benchmarks to run: `instructions`, or a criterion group (expansion, submit, allreduce); all when none is named
     names: Vec<String>,
+    /// Print one JSON object a line: name, `median_ns`, `floor_ns`, ratio, runs; of instructions their number
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the benchmarks.
@@ -18,7 +32,101 @@ pub(crate) struct Options {
 /// # Errors
 /// When one of them fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    let names: Vec<&String> = options.names.iter().filter(|name| *name != INSTRUCTIONS).collect();
+    let all = options.names.is_empty();
+    if all || names.len() < options.names.len() {
+        instructions(options.json)?;
+    }
+    if all {
+        measure("", options.json)?;
+    }
+    names.into_iter().try_for_each(|name| measure(name, options.json))
+}
+
+fn instructions(json: bool) -> Result<()> {
+    let image = image::build()?;
+    let mut count = command::cargo("run");
+    count
+        .args(["--quiet", "--release", "--package", "host-launcher", "--example", INSTRUCTIONS, "--"])
+        .arg(image);
+    if json {
+        count.arg("--json");
+    }
+    command::run(&mut count)
+}
+
+fn measure(name: &str, json: bool) -> Result<()> {
+    let home = workspace::target().join("criterion");
     let mut bench = command::cargo("bench");
-    bench.args(["--package", PACKAGE, "--"]).args(&options.names);
-    command::run(&mut bench)
+    bench.args(["--package", PACKAGE, "--"]).env("CRITERION_HOME", &home);
+    if !name.is_empty() {
+        bench.arg(name);
+    }
+    if !json {
+        return command::run(&mut bench);
+    }
+    let start = SystemTime::now();
+    command::run(bench.stdout(Stdio::from(io::stderr())))?;
+    report(&home, start)
+}
+
+/// Prints a line for each benchmark whose both halves have been measured since `start`.
+fn report(home: &Path, start: SystemTime) -> Result<()> {
+    for group in directories(home)? {
+        for case in directories(&group.join("run")).unwrap_or_default() {
+            let (Some(group_name), Some(case_name)) = (group.file_name(), case.file_name()) else { continue };
+            let written = fs::metadata(case.join("new/estimates.json")).and_then(|file| file.modified());
+            if written.is_ok_and(|written| written >= start) {
+                let (median, runs) = measured(&case)?;
+                let (floor, _) = measured(&group.join("floor").join(case_name))?;
+                let name = format!("{}/{}", group_name.display(), case_name.display());
+                let line = json!({
+                    "name": name, "median_ns": median, "floor_ns": floor, "ratio": median / floor, "runs": runs,
+                });
+                println!("{line}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the median in nanoseconds and the number of runs behind it.
+fn measured(case: &Path) -> Result<(f64, f64)> {
+    let read = |name: &str| -> Result<Value> {
+        let path = case.join("new").join(name);
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("criterion left no {}", path.display()))?;
+        Ok(serde_json::from_str(&text)?)
+    };
+    let median = read("estimates.json")?["median"]["point_estimate"].as_f64().context("no median")?;
+    let iterations =
+        read("sample.json")?["iters"].as_array().map(|list| list.iter().filter_map(Value::as_f64).sum());
+    Ok((median, iterations.context("no samples")?))
+}
+
+/// Returns the directories in `path`, sorted by name.
+fn directories(path: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut list: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect();
+    list.sort();
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::measured;
+
+    #[test]
+    fn medians_and_runs_are_read_where_criterion_leaves_them() {
+        let case = std::env::temp_dir().join(format!("aicpu-ts-bench-{}", std::process::id()));
+        fs::create_dir_all(case.join("new")).unwrap();
+        fs::write(case.join("new/estimates.json"), r#"{"median":{"point_estimate":12.5}}"#).unwrap();
+        fs::write(case.join("new/sample.json"), r#"{"iters":[10.0,20.0],"times":[1.0,2.0]}"#).unwrap();
+        let found = measured(&case);
+        fs::remove_dir_all(&case).unwrap();
+        assert_eq!(found.unwrap(), (12.5, 30.0));
+    }
 }

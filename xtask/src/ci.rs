@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::test::IMAGE_VARIABLE;
-use crate::{command, image, layers, qemu, setup, size};
+use crate::{command, firmware, image, layers, qemu, setup, size, test};
 
 /// Runs every check.
 ///
@@ -34,14 +33,13 @@ pub(crate) fn run() -> Result<()> {
         image = Some(image::build()?);
         Ok(())
     });
-    let mut tests = command::cargo("test");
-    tests.arg("--workspace");
-    if let Some(image) = image {
+    if image.is_some() {
+        checks.task("image lints", "cargo xtask ci", firmware::lint);
         checks.task("image size", "cargo xtask size", || size::run(&size::Options::default()));
         checks.task("image boot", "cargo xtask qemu", qemu::run);
-        tests.env(IMAGE_VARIABLE, image);
     }
-    checks.command("tests", &mut tests);
+    checks.command("tests", &mut test::tests(image.as_deref()));
+    checks.command("memory orderings", &mut test::models());
     checks.finish()
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -17,17 +18,9 @@ const PROFILE: &str = "image";
 /// When there is no compiler for the target, or when the build fails.
 pub(crate) fn build() -> Result<PathBuf> {
     let toolchain = setup::toolchain()?;
-    // A directory of its own: two compilers in one would rebuild everything at each change.
-    let build_dir = workspace::target().join("fw");
-    let mut cargo = command::cargo("build");
-    cargo.args(["--package", PACKAGE, "--profile", PROFILE, "--target", TARGET]);
-    cargo.env("AICPU_IMAGE", "1").env("CARGO_TARGET_DIR", &build_dir);
-    if let Toolchain::Debian { rustc } = &toolchain {
-        cargo.env("RUSTC", rustc);
-    }
-    command::run(&mut cargo)?;
+    command::run(&mut cargo("build", &toolchain))?;
 
-    let built = build_dir.join(TARGET).join(PROFILE).join(PACKAGE);
+    let built = build_dir().join(TARGET).join(PROFILE).join(PACKAGE);
     let image = workspace::image_elf();
     fs::create_dir_all(workspace::target().join("image"))?;
     // Renamed into place, so that a run that is loading the old image keeps it whole.
@@ -35,4 +28,22 @@ pub(crate) fn build() -> Result<PathBuf> {
     fs::copy(&built, &fresh).with_context(|| format!("the build left no {}", built.display()))?;
     fs::rename(&fresh, &image)?;
     Ok(image)
+}
+
+/// Returns a cargo command on the image's package, with its compiler, target and profile.
+pub(crate) fn cargo(task: &str, toolchain: &Toolchain) -> Command {
+    let mut cargo = command::cargo(task);
+    cargo.args(["--package", PACKAGE, "--profile", PROFILE, "--target", TARGET]);
+    cargo.env("AICPU_IMAGE", "1").env("CARGO_TARGET_DIR", build_dir());
+    // Places of log texts and defects are paths in the workspace, wherever it lies.
+    cargo.env("RUSTFLAGS", format!("--remap-path-prefix={}/=", workspace::root().display()));
+    if let Toolchain::Debian { rustc } = toolchain {
+        cargo.env("RUSTC", rustc);
+    }
+    cargo
+}
+
+/// A build directory of its own: two compilers in one would rebuild everything at each change.
+fn build_dir() -> PathBuf {
+    workspace::target().join("fw")
 }

@@ -16,7 +16,7 @@ const LAYERS: &[&[&str]] = &[
     &["aicpu-templates", "aicpu-ring", "aicpu-platform-aarch64", "aicpu-device-model"],
     &["aicpu-kernel"],
     &["aicpu-image-elf", "host-launcher"],
-    &["aicpu-tests", "benches", "xtask"],
+    &["aicpu-tests", "aicpu-benches", "xtask"],
 ];
 
 /// Arrows that go down and are forbidden all the same, with the reason.

@@ -7,6 +7,7 @@ mod bench;
 mod ci;
 mod command;
 mod demo;
+mod firmware;
 mod image;
 mod layers;
 mod qemu;
