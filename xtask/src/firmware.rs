@@ -17,10 +17,17 @@ const DEBIAN_CLIPPY: &str = "/usr/bin/clippy-driver";
 pub(crate) fn lint() -> Result<()> {
     let toolchain = setup::toolchain()?;
     let mut cargo = match &toolchain {
-        Toolchain::Rustup => image::cargo("clippy", &toolchain),
-        Toolchain::Debian { .. } if Path::new(DEBIAN_CLIPPY).exists() => {
+        Toolchain::Rustup => {
+            let mut cargo = image::cargo("clippy", &toolchain);
+            cargo.args(["--", "-D", "warnings"]);
+            cargo
+        }
+        Toolchain::Debian { rustc } if Path::new(DEBIAN_CLIPPY).exists() => {
             let mut cargo = image::cargo("check", &toolchain);
             cargo.env("RUSTC_WORKSPACE_WRAPPER", DEBIAN_CLIPPY);
+            // What cargo's own command does for `-- -D warnings`, and what it finds out by asking the compiler.
+            cargo.env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
+            cargo.envs(rustc.ancestors().nth(2).map(|sysroot| ("SYSROOT", sysroot)));
             cargo
         }
         Toolchain::Debian { .. } => {
@@ -30,6 +37,5 @@ pub(crate) fn lint() -> Result<()> {
             return Ok(());
         }
     };
-    // As `-- -D warnings` does for cargo's own command.
-    command::run(cargo.env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__"))
+    command::run(&mut cargo)
 }
