@@ -9,7 +9,10 @@ use wire::ErrorCode;
 use wire::launch::{Algorithm, OpKind, Staging};
 
 use crate::rings::waited;
-use crate::scene::{Scene, case, warm};
+use crate::scene::{FAR, Scene, case, warm};
+
+/// Deadline of operations that fail at it. Emulated kernels need some time for what they do before.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 fn cluster(ranks: u32) -> Option<Cluster> {
     Some(Cluster::start(world::topology(ranks, Place::OneServer), 24 << 20, &world::image()?).unwrap())
@@ -19,7 +22,7 @@ fn cluster(ranks: u32) -> Option<Cluster> {
 fn a_notify_that_never_comes_to_the_image() {
     let Some(cluster) = cluster(4) else { return };
     for &algorithm in Algorithm::ALL {
-        let mut scene = Scene::new(&cluster);
+        let mut scene = Scene::with_deadline(&cluster, TIMEOUT);
         warm(scene.bench(), algorithm);
         let (notify, peer) = waited(&cluster, 1).into_iter().find(|(_, peer)| peer.is_some()).unwrap();
         cluster.machine().inject(1, Fault::DropNotify { notify });
@@ -32,7 +35,7 @@ fn a_notify_that_never_comes_to_the_image() {
 #[test]
 fn a_peer_that_never_starts_on_the_image() {
     let Some(cluster) = cluster(3) else { return };
-    let mut scene = Scene::new(&cluster);
+    let mut scene = Scene::with_deadline(&cluster, TIMEOUT);
     warm(scene.bench(), Algorithm::Ring);
     scene.bench().launch_on(0, &case(Algorithm::Ring)).unwrap();
     scene.bench().launch_on(1, &case(Algorithm::Ring)).unwrap();
@@ -45,7 +48,7 @@ fn a_peer_that_never_starts_on_the_image() {
 #[test]
 fn a_region_that_the_image_finds_not_registered() {
     let Some(cluster) = cluster(3) else { return };
-    let mut scene = Scene::new(&cluster);
+    let mut scene = Scene::with_deadline(&cluster, FAR);
     warm(scene.bench(), Algorithm::Ring);
     cluster.npu(1).deregister(scene.bench().input().token(1)).unwrap();
     scene.bench().launch(&case(Algorithm::Ring)).unwrap();
@@ -56,7 +59,7 @@ fn a_region_that_the_image_finds_not_registered() {
 #[test]
 fn a_launch_that_the_image_refuses() {
     let Some(cluster) = cluster(3) else { return };
-    let mut scene = Scene::new(&cluster);
+    let mut scene = Scene::with_deadline(&cluster, FAR);
     let mut impossible = case(Algorithm::Ring);
     impossible.operation.op = OpKind::ReduceScatter;
     impossible.operation.staging = Staging::Direct;
