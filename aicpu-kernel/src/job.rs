@@ -2,7 +2,6 @@
 
 use core::ops::DerefMut;
 
-use hal::Platform;
 use task_graph::{Block, LaunchBase, Recorder, Task, TaskGraph, TaskSink, ThreadId, Vectors};
 use templates::Plan;
 use wire::launch::Launch;
@@ -75,15 +74,13 @@ impl Job {
     ///
     /// # Errors
     /// What the template, the recorder or the bindings refuse; nothing has been submitted of this chunk.
-    pub(crate) fn expand<P: Platform, S: DerefMut<Target = [Block]>>(
+    pub(crate) fn expand<S: DerefMut<Target = [Block]>>(
         &mut self,
-        platform: &P,
         context: &mut OwnedContext,
         graph: &mut TaskGraph<S>,
         peers: &PeerTables,
         vectors: &mut Vectors,
     ) -> Result<(), Fault> {
-        let before = platform.now_ns();
         self.record(context, graph)?;
         self.bind(context, graph, peers, vectors)?;
         self.base = self.base.wrapping_add(graph.len());
@@ -97,7 +94,6 @@ impl Job {
         {
             *total = total.saturating_add(count);
         }
-        status.expand_ns += platform.now_ns().saturating_sub(before);
         Ok(())
     }
 

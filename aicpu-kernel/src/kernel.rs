@@ -52,6 +52,9 @@ pub struct Kernel<P, S> {
     /// Sequence of the launch that trace events belong to.
     sequence: u32,
     turns: u64,
+    /// When the clock was last read: at the acceptance of a launch and after each expansion, submission and
+    /// completion, no more often.
+    now_ns: u64,
 }
 
 impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
@@ -69,6 +72,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
             answered: 0,
             sequence: 0,
             turns: 0,
+            now_ns: 0,
         }
     }
 
@@ -99,6 +103,8 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         let mut moved = self.reap();
         if self.job.is_none() {
             moved |= self.take_launch();
+        } else {
+            self.now_ns = self.platform.now_ns();
         }
         if self.job.is_some() {
             moved |= self.advance();
@@ -134,6 +140,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         let mut moved = false;
         while let Ok(Some(cqe)) = self.completions.poll(&mut self.platform) {
             moved = true;
+            self.now_ns = self.platform.now_ns();
             self.trace(TraceKind::Completed, cqe.queue, cqe.task, u64::from(cqe.code.0));
         }
         moved
@@ -155,8 +162,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
             .and_then(|at| self.platform.read(at, args.as_mut_bytes()));
         let launch = read.and_then(|()| Launch::parse(&args));
         self.sequence = args.sequence;
+        let accepted = launch.map_err(Fault::from).and_then(|launch| self.accept(launch));
         self.trace(TraceKind::LaunchTaken, 0, u64::from(args.sequence), self.answered);
-        match launch.map_err(Fault::from).and_then(|launch| self.accept(launch)) {
+        match accepted {
             Ok(job) => self.job = Some(job),
             // Without a context there is no thread to record the done notify on: the status alone tells the host.
             Err(fault) => self.answer(&Status {
@@ -170,7 +178,6 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
     }
 
     fn accept(&mut self, launch: Launch) -> Result<Job, Fault> {
-        let now = self.platform.now_ns();
         let window = self.platform.window();
         let (index, decoded) = self.contexts.find(&self.platform, window, &launch)?;
         if decoded {
@@ -184,7 +191,8 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         let plan = request::plan(&launch, context);
         let ranks = context.header().ranks;
         let plan = plan.and_then(|plan| self.load_peers(&launch, ranks).map(|()| plan));
-        Ok(Job::new(launch, index, plan, now))
+        self.now_ns = self.platform.now_ns();
+        Ok(Job::new(launch, index, plan, self.now_ns))
     }
 
     fn load_peers(&mut self, launch: &Launch, ranks: u32) -> Result<(), Fault> {
@@ -228,24 +236,28 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
     fn step(&mut self, job: &mut Job) -> Result<crate::submit::Turn, Fault> {
         let context = self.contexts.get(job.context)?;
         if self.submission.is_done() {
-            job.expand(&self.platform, context, &mut self.graph, &self.peers, &mut self.vectors)?;
+            let before = self.now_ns;
+            job.expand(context, &mut self.graph, &self.peers, &mut self.vectors)?;
+            self.now_ns = self.platform.now_ns();
+            job.status.expand_ns += self.now_ns.saturating_sub(before);
             let is_pair = |queue| context.is_pair(queue);
             self.submission.start(&self.graph, is_pair);
         }
-        let before = self.platform.now_ns();
+        let before = self.now_ns;
         let (_, rings) = context.split()?;
         let turn = self.submission.turn(&mut self.platform, &self.graph, &self.vectors, rings)?;
         let status = &mut job.status;
         status.sqes = status.sqes.saturating_add(turn.sqes);
         status.wqes = status.wqes.saturating_add(turn.wqes);
         status.doorbells = status.doorbells.saturating_add(turn.doorbells);
-        status.submit_ns += self.platform.now_ns().saturating_sub(before);
+        self.now_ns = self.platform.now_ns();
+        status.submit_ns += self.now_ns.saturating_sub(before);
         Ok(turn)
     }
 
     fn overdue(&self, job: &Job) -> bool {
         let limit = u64::from(job.launch.timeout_ms).saturating_mul(1_000_000);
-        self.platform.now_ns().saturating_sub(job.started_ns) > limit
+        self.now_ns.saturating_sub(job.started_ns) > limit
     }
 
     /// Half an operation is in the rings: nothing may be submitted on this context any more.
@@ -276,7 +288,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
     }
 
     fn trace(&mut self, kind: TraceKind, queue: u16, first: u64, second: u64) {
-        let (time_ns, sequence) = (self.platform.now_ns(), self.sequence);
+        let (time_ns, sequence) = (self.now_ns, self.sequence);
         self.platform.event(TraceEvent {
             time_ns,
             sequence,

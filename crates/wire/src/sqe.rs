@@ -287,11 +287,33 @@ impl Command {
             timeout_ms: sqe.timeout_ms,
             complete: flags.contains(SqeFlags::COMPLETE),
         };
-        if command.emit(labels) != *sqe {
+        if sqe.reserved != 0 || !unused_are_zero(sqe, flags) {
             return Err(ErrorCode::SQE_FIELD);
         }
         Ok((command, labels))
     }
+}
+
+/// Returns whether every field that this opcode does not use is zero, and no flag is set that means nothing here.
+#[inline(always)]
+fn unused_are_zero(sqe: &Sqe, flags: SqeFlags) -> bool {
+    let data = sqe.src | sqe.dst | sqe.len | u64::from(sqe.src_token | sqe.dst_token);
+    let reduction = u64::from(sqe.dtype | sqe.reduce);
+    let channel = u64::from(sqe.channel);
+    let (notify, tail) = (u64::from(sqe.notify), u64::from(sqe.wqe_tail));
+    let without_data = data | reduction | u64::from((flags - SqeFlags::COMPLETE).bits());
+    let unless = |flag: SqeFlags, field: u64| if flags.contains(flag) { 0 } else { field };
+    let unused = match sqe.opcode {
+        Sqe::COPY => channel | notify | tail | unless(SqeFlags::REDUCE, reduction),
+        Sqe::WRITE | Sqe::READ => {
+            tail | unless(SqeFlags::NOTIFY, notify) | unless(SqeFlags::REDUCE, reduction)
+        }
+        Sqe::RECORD | Sqe::WAIT | Sqe::RECORD_HOST => without_data | channel | tail,
+        Sqe::RECORD_PEER => without_data | tail,
+        // A post, the only one left.
+        _ => without_data | notify,
+    };
+    unused == 0
 }
 
 impl Transfer {
