@@ -9,13 +9,20 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
+use host_launcher::cluster::{Aicpu, Cluster};
+use host_launcher::communicator::{Communicator, Config, Operation};
 use host_launcher::image::Image;
 use host_launcher::qemu::log::LogTable;
 use host_launcher::qemu::{Guest, Options};
+use host_launcher::rank_table::RankTable;
+use host_launcher::run::Run;
+use host_launcher::topology::Topology;
 use object::{Object, ObjectSection, ObjectSymbol};
 use rustix::fs::{MemfdFlags, memfd_create};
 use wire::boot::WindowPlace;
-use wire::{DeviceAddr, ErrorCode, npu};
+use wire::image_note::ImageFlags;
+use wire::launch::{Algorithm, OpKind, Staging};
+use wire::{DataType, DeviceAddr, ErrorCode, ReduceOp, npu};
 
 /// An odd number of 64 KiB pieces, so that neighbouring windows share no large page.
 const WINDOW: u64 = 0x5_0000;
@@ -71,6 +78,14 @@ fn boot(fabric: &Fabric, options: &Options) -> Option<(Guest, Image)> {
     let guest = Guest::boot(&image, &fabric.windows, &fabric.file, options).unwrap();
     println!("{} cores run after {} ms", fabric.windows.len(), start.elapsed().as_millis());
     Some((guest, image))
+}
+
+#[test]
+fn the_image_has_an_identity_and_no_panic_path() {
+    let Some(path) = image() else { return };
+    let image = Image::read(&path).unwrap();
+    assert_eq!(image.build_id().map(<[u8]>::len), Some(20));
+    assert_eq!(image.note().flags, ImageFlags::PANIC_FREE.bits());
 }
 
 #[test]
@@ -131,6 +146,40 @@ fn a_machine_of_its_own_sleeps_until_it_is_woken() {
         fabric.wait(0, npu::LAUNCH_HEAD, |head| head == posted);
     }
     guest.check().unwrap();
+}
+
+#[test]
+fn machines_of_their_own_carry_out_an_operation_longer_than_their_rings() {
+    let Some(path) = image() else { return };
+    let texts = LogTable::read(&std::fs::read(&path).unwrap()).unwrap().expect("the image logs");
+    let options = Options { per_npu: true, ..Options::default() };
+    let aicpu = Aicpu::Qemu { image: Image::read(&path).unwrap(), options };
+    let topology = Topology::new(&RankTable::uniform(4, 4).unwrap());
+    let operation = Operation {
+        op: OpKind::AllReduce,
+        count: 50_000,
+        dtype: DataType::Fp32,
+        reduce: ReduceOp::Sum,
+        algorithm: Algorithm::Ring,
+        staging: Staging::Scratch,
+        chunk: 100,
+        piece: 0,
+    };
+    let cluster = Cluster::start(topology, 64 << 20, &aicpu).unwrap();
+    assert_eq!(cluster.guests().len(), 4);
+    let comm = Communicator::create(&cluster, Config::default()).unwrap();
+    let mut run = Run::prepare(&cluster, comm, operation, 100, 1, false).unwrap();
+    for _ in 0..2 {
+        let (_, answers) = run.step().unwrap();
+        for answer in &answers {
+            assert_eq!((answer.status.code, answer.status.chunks), (0, 500), "{answer:?}");
+            assert!(answer.status.sqes > 4 * 2048, "many times the depth of a ring: {answer:?}");
+        }
+    }
+    let lines = texts.stream().decode(&cluster.take_log(3));
+    assert!(lines[0].contains("core 0 serves the window"), "{lines:?}");
+    assert!(cluster.take_log(3).is_empty(), "what has been taken is gone");
+    cluster.check().unwrap();
 }
 
 #[test]

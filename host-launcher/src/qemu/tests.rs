@@ -56,6 +56,23 @@ fn a_missing_program_is_an_error_with_advice() {
 }
 
 #[test]
+fn rings_arrive_and_never_wait() {
+    let emulator = shell("head -c 3 | wc -c; exec sleep 1000");
+    for _ in 0..3 {
+        emulator.ring();
+    }
+    let start = Instant::now();
+    while emulator.console().trim() != "3" {
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", emulator.console());
+        thread::sleep(Duration::from_millis(1));
+    }
+    // More than any pipe holds, and nobody reads.
+    for _ in 0..200_000 {
+        emulator.ring();
+    }
+}
+
+#[test]
 fn dropping_ends_the_child() {
     let emulator = shell("echo $$; exec sleep 1000");
     let start = Instant::now();

@@ -111,7 +111,7 @@ impl Program {
         if path.contains(&index) {
             return Err(format!("{} is recursive", function.name));
         }
-        let frame::Frame::Fixed(own) = function.frame else {
+        let Some(own) = function.frame.bytes() else {
             return Err(format!("{} has a frame of variable size", function.name));
         };
         path.push(index);
@@ -135,7 +135,7 @@ impl Program {
         let mut next = Some(root);
         while let Some(index) = next {
             let function = &self.functions[index];
-            let frame::Frame::Fixed(own) = function.frame else { break };
+            let Some(own) = function.frame.bytes() else { break };
             chain.push((own, function.name.clone()));
             next = known[index].and_then(|(_, callee)| callee);
         }

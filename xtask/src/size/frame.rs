@@ -8,6 +8,8 @@
 pub(super) enum Frame {
     /// At most so many bytes.
     Fixed(u64),
+    /// The same, within a loop that moves the stack pointer page by page to an end already counted.
+    Probing(u64),
     /// The stack pointer was moved by a register.
     Variable,
 }
@@ -15,11 +17,21 @@ pub(super) enum Frame {
 impl Frame {
     /// Returns the frame after one more instruction.
     pub(super) fn after(self, instruction: u32) -> Self {
-        let Self::Fixed(bytes) = self else { return self };
-        match moves(instruction) {
-            Move::None => self,
-            Move::Down(more) => Self::Fixed(bytes + more),
-            Move::ByRegister => Self::Variable,
+        match (self, moves(instruction)) {
+            (Self::Variable, _) | (_, Move::ByRegister) => Self::Variable,
+            (_, Move::None) => self,
+            (Self::Fixed(bytes), Move::Down(more)) => Self::Fixed(bytes + more),
+            (Self::Fixed(bytes) | Self::Probing(bytes), Move::ProbesTo(more)) => Self::Probing(bytes + more),
+            // The step of the loop.
+            (Self::Probing(bytes), Move::Down(_)) => Self::Fixed(bytes),
+        }
+    }
+
+    /// Returns the bytes, unless they vary.
+    pub(super) fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Fixed(bytes) | Self::Probing(bytes) => Some(bytes),
+            Self::Variable => None,
         }
     }
 }
@@ -28,6 +40,7 @@ impl Frame {
 enum Move {
     None,
     Down(u64),
+    ProbesTo(u64),
     ByRegister,
 }
 
@@ -44,7 +57,11 @@ fn moves(instruction: u32) -> Move {
             let imm = u64::from(i >> 10 & 0xfff);
             let down = if i >> 22 & 1 == 1 { imm << 12 } else { imm };
             // Of a computed address only a probe loop's end (a multiple of the page) can be a frame.
-            if to == SP || (i >> 22 & 1 == 1 && to == 9) { Move::Down(down) } else { Move::None }
+            match to {
+                SP => Move::Down(down),
+                9 if i >> 22 & 1 == 1 => Move::ProbesTo(down),
+                _ => Move::None,
+            }
         }
         // sub sp, sp, xN
         i if i >> 21 == 0b110_0101_1001 && to == SP => Move::ByRegister,
@@ -74,7 +91,7 @@ mod tests {
     fn every_way_to_move_the_stack_pointer_is_read() {
         assert_eq!(moves(0xd101_03ff), Move::Down(0x40), "sub sp, sp, #0x40");
         assert_eq!(moves(0xd140_07ff), Move::Down(0x1000), "sub sp, sp, #1, lsl #12");
-        assert_eq!(moves(0xd140_43e9), Move::Down(0x1_0000), "sub x9, sp, #0x10, lsl #12");
+        assert_eq!(moves(0xd140_43e9), Move::ProbesTo(0x1_0000), "sub x9, sp, #0x10, lsl #12");
         assert_eq!(moves(0xd100_83a0), Move::None, "sub x0, x29, #0x20");
         assert_eq!(moves(0xa9be_7bfd), Move::Down(0x20), "stp x29, x30, [sp, #-0x20]!");
         assert_eq!(moves(0x6dbc_23e9), Move::Down(0x40), "stp d9, d8, [sp, #-0x40]!");
@@ -83,6 +100,14 @@ mod tests {
         assert_eq!(moves(0xa901_7bfd), Move::None, "stp x29, x30, [sp, #0x10]");
         assert_eq!(moves(0x9101_03ff), Move::None, "add sp, sp, #0x40");
         assert_eq!(moves(0xcb28_63ff), Move::ByRegister, "sub sp, sp, x8");
+    }
+
+    #[test]
+    fn a_probe_loop_counts_once() {
+        // sub x9, sp, #0x10, lsl #12; 1: sub sp, sp, #1, lsl #12; cmp sp, x9; b.ne 1b; sub sp, sp, #0x40
+        let probe = [0xd140_43e9, 0xd140_07ff, 0xeb29_63ff, 0x54ff_ffc1, 0xd101_03ff];
+        let frame = probe.into_iter().fold(Frame::Fixed(0), Frame::after);
+        assert_eq!(frame, Frame::Fixed(0x1_0040));
     }
 
     #[test]
