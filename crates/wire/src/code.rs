@@ -98,7 +98,7 @@ impl ErrorCode {
         self.0 == 0
     }
 
-    /// Returns every code there is, in ascending order.
+    /// Returns every code there is, area by area.
     pub fn all() -> impl Iterator<Item = &'static CodeInfo> {
         host::TABLE.iter().chain(image::TABLE).chain(kernel::TABLE).chain(device::TABLE)
     }

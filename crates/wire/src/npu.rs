@@ -59,7 +59,8 @@ pub const HOST_NOTIFY: u64 = 0x2400;
 pub const DOORBELLS: u64 = 0x3000;
 /// [`MAX_QUEUES`] words: low 32 bits of the head (device writes).
 pub const HEADS: u64 = 0x4000;
-/// [`MAX_QUEUES`] words: software tail, for diagnosis only (kernel writes, after the doorbell).
+/// [`MAX_QUEUES`] words: software tail, for diagnosis and for a kernel that decodes a context anew (kernel writes,
+/// after the doorbell).
 pub const TAILS: u64 = 0x5000;
 /// [`CQ_DEPTH`] × [`Cqe`] (device writes).
 pub const COMPLETIONS: u64 = 0x6000;

@@ -67,25 +67,25 @@ super::codes! {
     6201 PEER_NOT_STARTED CommPoisoned hccl 9 ei 2
         "a peer never started this operation"
         "look at that rank first: why did it not call the operation?"
-    7010 REGIONS_FULL NoEffect hccl 14 ei 7
+    7010 REGIONS_FULL NoEffect hccl 7 ei 7
         "an NPU has no free slot for a registered region"
         "register fewer, larger regions, or release those of communicators that are done"
-    7011 QUEUES_FULL NoEffect hccl 14 ei 7
+    7011 QUEUES_FULL NoEffect hccl 7 ei 7
         "an NPU has no free queue"
         "use fewer threads and queue pairs, or destroy communicators that are done"
-    7012 NOTIFIES_FULL NoEffect hccl 14 ei 7
+    7012 NOTIFIES_FULL NoEffect hccl 7 ei 7
         "an NPU has no free run of notifies that long"
         "destroy communicators that are done"
-    7013 DEVICE_MEMORY_FULL NoEffect hccl 14 ei 7
+    7013 DEVICE_MEMORY_FULL NoEffect hccl 7 ei 7
         "an NPU has no free block of memory that large"
         "lower HCCL_BUFFSIZE or the message size, or give the NPUs more memory"
-    7014 CHANNELS_FULL NoEffect hccl 14 ei 7
+    7014 CHANNELS_FULL NoEffect hccl 7 ei 7
         "an NPU has no free channel"
         "destroy communicators that are done"
-    7015 HOST_NOTIFIES_FULL NoEffect hccl 14 ei 7
+    7015 HOST_NOTIFIES_FULL NoEffect hccl 7 ei 7
         "an NPU has no free host notify"
         "wait for operations before starting more, or destroy communicators that are done"
-    7016 LAUNCHES_FULL NoEffect hccl 14 ei 7
+    7016 LAUNCHES_FULL NoEffect hccl 7 ei 7
         "an NPU has more launches posted than its mailbox holds"
         "wait for an operation before launching another"
     9101 KERNEL_SILENT DeviceLost hccl 4 ei 0

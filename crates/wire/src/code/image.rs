@@ -49,7 +49,7 @@ super::codes! {
     2116 SEGMENT_ADDRESS NoEffect hccl 5 ei 0
         "a segment of the kernel image has different virtual and physical addresses"
         "link it at the addresses it runs at: no AT() in the linker script"
-    2117 SEGMENT_ZEROS NoEffect hccl 14 ei 0
+    2117 SEGMENT_ZEROS NoEffect hccl 7 ei 0
         "the kernel image asks for more zeroed memory than an image may"
         "make its static buffers smaller"
     2118 SEGMENT_ALIGN NoEffect hccl 5 ei 0
@@ -61,7 +61,7 @@ super::codes! {
     2120 SEGMENT_WRITE_EXECUTE NoEffect hccl 5 ei 0
         "a segment of the kernel image is both writable and executable"
         "keep code and data in different segments of the linker script"
-    2121 SEGMENT_PLACE NoEffect hccl 14 ei 0
+    2121 SEGMENT_PLACE NoEffect hccl 7 ei 0
         "a segment of the kernel image lies outside the guest's memory"
         "link the image for this machine's memory map, or give the guest more memory"
     2122 IMAGE_ENTRY NoEffect hccl 1 ei 0

@@ -65,7 +65,7 @@ super::codes! {
     2007 CONTEXT_FIELD NoEffect hccl 4 ei 8
         "a field of the resource context is out of range or contradicts another"
         "report the byte offset with the context file; create the communicator anew"
-    2008 CONTEXT_CAPACITY NoEffect hccl 14 ei 7
+    2008 CONTEXT_CAPACITY NoEffect hccl 7 ei 7
         "the resource context has more ranks, threads or queues than this kernel was built for"
         "use fewer ranks or threads, or a kernel built with larger capacities"
     2010 CONTEXT_STALE NoEffect hccl 6 ei 3
@@ -77,7 +77,7 @@ super::codes! {
     3101 PLAN_RANKS NoEffect hccl 5 ei 3
         "this algorithm is not defined for this number of ranks"
         "choose another with --algo, or leave the choice to the launcher"
-    3102 PLAN_SCRATCH NoEffect hccl 14 ei 7
+    3102 PLAN_SCRATCH NoEffect hccl 7 ei 7
         "the scratch buffer cannot hold one element of every slice the algorithm needs"
         "raise HCCL_BUFFSIZE"
     3103 PLAN_THREADS NoEffect hccl 4 ei 7
@@ -104,10 +104,10 @@ super::codes! {
     5110 QUEUE_FULL CommPoisoned hccl 9 ei 2
         "a ring stayed full until the deadline"
         "the task at its head waits for a peer: look at that peer first"
-    7001 GRAPH_FULL NoEffect hccl 14 ei 7
+    7001 GRAPH_FULL NoEffect hccl 7 ei 7
         "one chunk of the operation needs more descriptors than the kernel can record"
         "use a kernel built with larger capacities, fewer ranks, or a larger chunk"
-    7002 PATTERNS_FULL NoEffect hccl 14 ei 7
+    7002 PATTERNS_FULL NoEffect hccl 7 ei 7
         "one chunk of the operation uses more pairs of regions than the kernel can rebind"
         "use a kernel built with larger capacities, or fewer ranks"
     9001 KERNEL_PANIC DeviceLost hccl 4 ei 0
