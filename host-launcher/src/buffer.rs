@@ -25,7 +25,8 @@ impl SharedBuffer {
     /// Those of the driver: no memory, no region slot left.
     pub fn new(cluster: &Cluster, len: u64) -> Result<Self> {
         let ranks = cluster.topology().ranks();
-        let rows: Vec<PeerBuffer> = (0..ranks).map(|rank| allocate(cluster.npu(rank), len)).collect::<Result<_>>()?;
+        let rows: Vec<PeerBuffer> =
+            (0..ranks).map(|rank| allocate(cluster.npu(rank), len)).collect::<Result<_>>()?;
         let table = rows.as_bytes();
         let tables = (0..ranks)
             .map(|rank| {

@@ -221,9 +221,18 @@ impl<'c> Communicator<'c> {
     /// `COMM_POISONED` after an earlier error; `LAUNCH_*` for buffers or sizes that make no sense; quotas of the device
     /// when resources cannot be created. Nothing has been launched then. What a kernel refuses,
     /// [`synchronize`](Self::synchronize) reports; [`chunk_elements`](Self::chunk_elements) tells before.
-    pub fn launch(&mut self, rank: u32, operation: &Operation, input: Place<'_>, output: Place<'_>) -> Result<()> {
+    pub fn launch(
+        &mut self,
+        rank: u32,
+        operation: &Operation,
+        input: Place<'_>,
+        output: Place<'_>,
+    ) -> Result<()> {
         if self.poisoned {
-            return Err(Error::new(ErrorCode::COMM_POISONED, "an earlier operation of this communicator failed"));
+            return Err(Error::new(
+                ErrorCode::COMM_POISONED,
+                "an earlier operation of this communicator failed",
+            ));
         }
         self.prepare(operation)?;
         let args = self.arguments(rank, operation, input, output)?;
@@ -254,7 +263,9 @@ impl<'c> Communicator<'c> {
 
     /// Returns whether every link reduces the operation's elements while moving.
     fn reduces_inline(&self, operation: &Operation) -> bool {
-        self.cluster.topology().reduces_inline(wire::Reduction { dtype: operation.dtype, op: operation.reduce })
+        self.cluster
+            .topology()
+            .reduces_inline(wire::Reduction { dtype: operation.dtype, op: operation.reduce })
     }
 
     /// Posts launch arguments as they are: start notify, launch.
@@ -298,7 +309,8 @@ impl<'c> Communicator<'c> {
         let cluster = self.cluster;
         let ranks = &self.ranks;
         let settled = || ranks.iter().enumerate().all(|(rank, state)| is_settled(cluster, rank, state));
-        let refused = || ranks.iter().enumerate().any(|(rank, state)| refusal(cluster, rank, state).is_some());
+        let refused =
+            || ranks.iter().enumerate().any(|(rank, state)| refusal(cluster, rank, state).is_some());
         // A rank that was refused never signals its peers: waiting for those would only delay the message.
         let mut turns = 0_u32;
         let outcome = cluster.machine().run_until(
@@ -326,7 +338,8 @@ impl<'c> Communicator<'c> {
         if self.poisoned {
             self.quiesce()?;
         }
-        for resources in self.resources.drain().map(|(_, resources)| resources).chain(self.retired.drain(..)) {
+        for resources in self.resources.drain().map(|(_, resources)| resources).chain(self.retired.drain(..))
+        {
             resources.free(self.cluster)?;
         }
         for (rank, state) in (0..).zip(&self.ranks) {
@@ -342,7 +355,10 @@ impl<'c> Communicator<'c> {
         let has_answered = |rank| self.answers(rank).all(|status| status.is_some());
         let answered = || {
             // Nobody executes what a kernel still has to submit: without room it would wait until its deadline.
-            self.resources.values().chain(&self.retired).for_each(|resources| resources.discard(self.cluster));
+            self.resources
+                .values()
+                .chain(&self.retired)
+                .for_each(|resources| resources.discard(self.cluster));
             let silent = (0..self.size()).find(|rank| !has_answered(*rank));
             silent.inspect(|rank| self.cluster.wake(*rank)).is_none()
         };
@@ -350,7 +366,8 @@ impl<'c> Communicator<'c> {
             Outcome::Done => Ok(()),
             Outcome::Deadline | Outcome::DeviceError(_) => {
                 let silent = (0..self.size()).find(|rank| !has_answered(*rank)).unwrap_or(0);
-                let message = format!("the kernel of rank {silent} has not answered its launch within {QUIESCE:?}");
+                let message =
+                    format!("the kernel of rank {silent} has not answered its launch within {QUIESCE:?}");
                 Err(Error::new(ErrorCode::KERNEL_SILENT, message))
             }
         }
@@ -452,7 +469,12 @@ impl<'c> Communicator<'c> {
         input: Place<'_>,
         output: Place<'_>,
     ) -> Result<LaunchArgs> {
-        let too_many = || Error::new(ErrorCode::LAUNCH_COUNT, format!("{} elements of {}", operation.count, operation.dtype));
+        let too_many = || {
+            Error::new(
+                ErrorCode::LAUNCH_COUNT,
+                format!("{} elements of {}", operation.count, operation.dtype),
+            )
+        };
         let (input_len, output_len) = operation.buffer_bytes(self.size()).ok_or_else(too_many)?;
         for (name, place, len) in [("input", input, input_len), ("output", output, output_len)] {
             if place.offset.checked_add(len).is_none_or(|end| end > place.buffer.len()) {
@@ -503,7 +525,8 @@ fn check_reach(operation: &Operation, input: Place<'_>, output: Place<'_>) -> Re
     let mesh = matches!(operation.algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
     for (name, place, touched) in [("input", input, direct && mesh), ("output", output, direct)] {
         if touched && place.offset > 0 {
-            let message = format!("{name}: peers touch it, and it lies at offset {} of its buffer", place.offset);
+            let message =
+                format!("{name}: peers touch it, and it lies at offset {} of its buffer", place.offset);
             let remedy = "work in scratch, or make a buffer of its own for it";
             return Err(Error::new(ErrorCode::LAUNCH_BUFFER, message).remedy(remedy));
         }
@@ -515,7 +538,10 @@ fn check_reach(operation: &Operation, input: Place<'_>, output: Place<'_>) -> Re
 fn random_instance() -> Result<[u64; 2]> {
     let word = || {
         getrandom::u64().map_err(|error| {
-            Error::new(ErrorCode::DEVICE_MEMORY, format!("no random numbers for the communicator's identity: {error}"))
+            Error::new(
+                ErrorCode::DEVICE_MEMORY,
+                format!("no random numbers for the communicator's identity: {error}"),
+            )
         })
     };
     Ok([word()? | 1, word()?])
@@ -530,6 +556,7 @@ fn is_settled(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
 
 fn refusal(cluster: &Cluster, rank: usize, state: &RankState) -> Option<(InFlight, Status)> {
     let npu = cluster.npu(u32::try_from(rank).ok()?);
-    let answers = state.in_flight.iter().filter_map(|launched| Some((*launched, npu.status(launched.ticket)?)));
+    let answers =
+        state.in_flight.iter().filter_map(|launched| Some((*launched, npu.status(launched.ticket)?)));
     answers.into_iter().find(|(_, status)| status.code != 0)
 }

@@ -61,7 +61,11 @@ pub struct Report {
 /// Prints the error block without its code: operation, then one line per fact.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "comm {:?} instance {} epoch {}   op {}", self.comm, self.instance, self.epoch, self.operation)?;
+        write!(
+            f,
+            "comm {:?} instance {} epoch {}   op {}",
+            self.comm, self.instance, self.epoch, self.operation
+        )?;
         match self.culprit_rank {
             Some(culprit) => {
                 write!(f, "\n  who      rank {culprit} ({})", self.culprit_place)?;
@@ -128,7 +132,8 @@ fn finish(code: ErrorCode, report: Report) -> Error {
 
 /// A report with everything that is the same for all causes; the culprit is `rank`.
 fn report(comm: &Communicator<'_>, code: ErrorCode, rank: u32, sequence: u32) -> Report {
-    let launched = comm.ranks.iter().flat_map(|state| &state.in_flight).find(|launched| launched.sequence == sequence);
+    let launched =
+        comm.ranks.iter().flat_map(|state| &state.in_flight).find(|launched| launched.sequence == sequence);
     let operation = launched.map_or_else(String::new, |launched| format!(" {}", launched.operation));
     let info = code.info();
     // Whatever the failure itself did: the peers of a rank that failed wait for it.

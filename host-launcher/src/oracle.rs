@@ -70,7 +70,8 @@ pub fn expected(operation: &Operation, chunk: u64, inputs: &[Vec<u8>]) -> Vec<Ve
                 let len = chunk.min(count - first);
                 let unit = len / parts as usize;
                 for index in 0..len {
-                    let slice = index.checked_div(unit).map_or(plans.len() - 1, |slice| slice.min(plans.len() - 1));
+                    let slice =
+                        index.checked_div(unit).map_or(plans.len() - 1, |slice| slice.min(plans.len() - 1));
                     output.extend(reduce_at(operation, &plans[slice], inputs, (first + index) * size));
                 }
             }
@@ -80,7 +81,9 @@ pub fn expected(operation: &Operation, chunk: u64, inputs: &[Vec<u8>]) -> Vec<Ve
             .map(|rank| {
                 let plan = merges(operation.algorithm, rank, ranks);
                 let first = rank as usize * count;
-                (0..count).flat_map(|index| reduce_at(operation, &plan, inputs, (first + index) * size)).collect()
+                (0..count)
+                    .flat_map(|index| reduce_at(operation, &plan, inputs, (first + index) * size))
+                    .collect()
             })
             .collect(),
     }
@@ -95,7 +98,8 @@ fn reduce_at(
 ) -> impl Iterator<Item = u8> + use<> {
     let Operation { dtype, reduce, .. } = *operation;
     let size = usize::try_from(dtype.size_bytes()).expect("at most 16");
-    let mut values: Vec<Value> = inputs.iter().map(|input| Value::read(dtype, &input[at..at + size])).collect();
+    let mut values: Vec<Value> =
+        inputs.iter().map(|input| Value::read(dtype, &input[at..at + size])).collect();
     for &(into, from) in list {
         values[into as usize] = values[into as usize].reduced(reduce, values[from as usize]);
     }
@@ -156,7 +160,9 @@ impl Value {
                 ReduceOp::Min => a.min(b),
             }),
             (Self::Half(a), Self::Half(b)) => Self::Half(canonical_f16(float(op, a.to_f32(), b.to_f32()))),
-            (Self::Brain(a), Self::Brain(b)) => Self::Brain(canonical_bf16(float(op, a.to_f32(), b.to_f32()))),
+            (Self::Brain(a), Self::Brain(b)) => {
+                Self::Brain(canonical_bf16(float(op, a.to_f32(), b.to_f32())))
+            }
             (Self::Single(a), Self::Single(b)) => Self::Single(float(op, a, b)),
             (Self::Double(a), Self::Double(b)) => Self::Double(double(op, a, b)),
             _ => unreachable!("both operands have the operation's type"),
@@ -169,8 +175,20 @@ fn float(op: ReduceOp, a: f32, b: f32) -> f32 {
         ReduceOp::Sum => a + b,
         ReduceOp::Prod => a * b,
         _ if a.is_nan() || b.is_nan() => f32::NAN,
-        ReduceOp::Max => if a.total_cmp(&b).is_ge() { a } else { b },
-        ReduceOp::Min => if a.total_cmp(&b).is_le() { a } else { b },
+        ReduceOp::Max => {
+            if a.total_cmp(&b).is_ge() {
+                a
+            } else {
+                b
+            }
+        }
+        ReduceOp::Min => {
+            if a.total_cmp(&b).is_le() {
+                a
+            } else {
+                b
+            }
+        }
     };
     if result.is_nan() { f32::from_bits(0x7fc0_0000) } else { result }
 }
@@ -180,8 +198,20 @@ fn double(op: ReduceOp, a: f64, b: f64) -> f64 {
         ReduceOp::Sum => a + b,
         ReduceOp::Prod => a * b,
         _ if a.is_nan() || b.is_nan() => f64::NAN,
-        ReduceOp::Max => if a.total_cmp(&b).is_ge() { a } else { b },
-        ReduceOp::Min => if a.total_cmp(&b).is_le() { a } else { b },
+        ReduceOp::Max => {
+            if a.total_cmp(&b).is_ge() {
+                a
+            } else {
+                b
+            }
+        }
+        ReduceOp::Min => {
+            if a.total_cmp(&b).is_le() {
+                a
+            } else {
+                b
+            }
+        }
     };
     if result.is_nan() { f64::from_bits(0x7ff8_0000_0000_0000) } else { result }
 }

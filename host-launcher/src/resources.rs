@@ -158,7 +158,8 @@ impl RankResources {
             .map_err(|error| Error::new(error.code, format!("a context of {len} bytes cannot be written")))?;
         let at = npu.alloc(len as u64, 64).map_err(driver)?;
         npu.write(at, &bytes).map_err(driver)?;
-        let len = u32::try_from(len).map_err(|_| Error::new(wire::ErrorCode::CONTEXT_CAPACITY, "4 GiB of context"))?;
+        let len = u32::try_from(len)
+            .map_err(|_| Error::new(wire::ErrorCode::CONTEXT_CAPACITY, "4 GiB of context"))?;
         self.context = (at, len);
         Ok(())
     }
@@ -199,7 +200,12 @@ pub(crate) struct Resources {
 
 impl Resources {
     /// Creates everything on every rank, lets the ranks exchange what they need of each other, writes the contexts.
-    pub(crate) fn create(cluster: &Cluster, identity: &Identity, needs: &Needs, scratch_len: u64) -> Result<Self> {
+    pub(crate) fn create(
+        cluster: &Cluster,
+        identity: &Identity,
+        needs: &Needs,
+        scratch_len: u64,
+    ) -> Result<Self> {
         let count = cluster.topology().ranks();
         let scratch = Scratch::new(cluster, scratch_len)?;
         let mut ranks =

@@ -140,8 +140,9 @@ impl<'c> Run<'c> {
         let too_large = || Error::new(ErrorCode::LAUNCH_COUNT, format!("{} elements", operation.count));
         let (input_bytes, output_bytes) = operation.buffer_bytes(ranks).ok_or_else(too_large)?;
         let elements = input_bytes / operation.dtype.size_bytes();
-        let inputs: Vec<Vec<u8>> =
-            (0..ranks).map(|rank| payload::fill(seed, rank, elements, operation.dtype, operation.reduce)).collect();
+        let inputs: Vec<Vec<u8>> = (0..ranks)
+            .map(|rank| payload::fill(seed, rank, elements, operation.dtype, operation.reduce))
+            .collect();
         let expected = oracle::expected(&operation, chunk, &inputs);
         let input = SharedBuffer::new(cluster, input_bytes.max(output_bytes).max(1))?;
         let output = SharedBuffer::new(cluster, output_bytes.max(1))?;

@@ -70,15 +70,19 @@ pub fn choose(question: &Question, topology: &Topology, settings: &Settings) -> 
 fn by_size(question: &Question, topology: &Topology) -> (Algorithm, String) {
     let bytes = question.count.saturating_mul(question.dtype.size_bytes());
     if topology.servers() > 1 {
-        return (Algorithm::Nhr, format!("{} servers: fewest steps for any number of ranks", topology.servers()));
+        return (
+            Algorithm::Nhr,
+            format!("{} servers: fewest steps for any number of ranks", topology.servers()),
+        );
     }
     match question.op {
         OpKind::AllReduce if bytes <= ONE_SHOT_BYTES => {
             (Algorithm::MeshOneShot, format!("one server, {bytes} bytes ≤ {ONE_SHOT_BYTES}: one exchange"))
         }
-        OpKind::AllReduce => {
-            (Algorithm::MeshTwoShot, format!("one server, {bytes} bytes > {ONE_SHOT_BYTES}: all links, least bytes"))
-        }
+        OpKind::AllReduce => (
+            Algorithm::MeshTwoShot,
+            format!("one server, {bytes} bytes > {ONE_SHOT_BYTES}: all links, least bytes"),
+        ),
         OpKind::AllGather | OpKind::ReduceScatter => {
             (Algorithm::Nhr, "one server: fewest steps at the ring's volume".to_owned())
         }
@@ -103,13 +107,16 @@ fn from_settings(op: OpKind, topology: &Topology, settings: &Settings) -> Result
         OpKind::AllGather => AlgoOp::AllGather,
         OpKind::ReduceScatter => AlgoOp::ReduceScatter,
     };
-    let Some(levels) = settings.algo.value().as_ref().and_then(|algo| algo.levels(of)) else { return Ok(None) };
+    let Some(levels) = settings.algo.value().as_ref().and_then(|algo| algo.levels(of)) else {
+        return Ok(None);
+    };
     // One flat algorithm runs over all ranks: the level that spans them decides.
     let level = usize::from(topology.servers() > 1);
     let at = |level: usize| levels.get(level).filter(|name| *name != AlgoName::Na);
     let Some(name) = at(level).or_else(|| at(1 - level)) else { return Ok(None) };
     named(name).map(Some).ok_or_else(|| {
-        let message = format!("HCCL_ALGO asks for {:?} at level {level}, which is not implemented", name.name());
+        let message =
+            format!("HCCL_ALGO asks for {:?} at level {level}, which is not implemented", name.name());
         let remedy = "use ring, H-D_R, NHR or fullmesh, or unset HCCL_ALGO";
         Error::new(ErrorCode::PLAN_OP, message).remedy(remedy)
     })

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use core::fmt::{self, Write};
 
 use crc::{CRC_64_XZ, Crc};
-use wire::npu::{self, Protocol};
 use wire::Reduction;
+use wire::npu::{self, Protocol};
 
 use crate::quote::quote;
 use crate::rank_table::{Form, RankTable};

@@ -78,7 +78,12 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value_t = AicpuKind::Thread)]
     pub(crate) aicpu: AicpuKind,
     /// The image, with --aicpu qemu or qemu-per-npu
-    #[arg(long, value_name = "FILE", env = "AICPU_IMAGE_ELF", default_value = "target/image/aicpu-kernel.elf")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "AICPU_IMAGE_ELF",
+        default_value = "target/image/aicpu-kernel.elf"
+    )]
     pub(crate) image: PathBuf,
     /// Print what the kernels log on standard error; kernels in a thread log nothing
     #[arg(long)]
@@ -111,7 +116,10 @@ pub(crate) enum AicpuKind {
 /// Finds a value by the name users type; the message lists what there is.
 fn by_name<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
     let names = || all.iter().map(|value| name(*value)).collect::<Vec<_>>().join(", ");
-    all.iter().copied().find(|value| name(*value) == text).ok_or_else(|| format!("expected one of: {}", names()))
+    all.iter()
+        .copied()
+        .find(|value| name(*value) == text)
+        .ok_or_else(|| format!("expected one of: {}", names()))
 }
 
 fn parse_op(text: &str) -> Result<OpKind, String> {

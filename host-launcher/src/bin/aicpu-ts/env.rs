@@ -22,7 +22,13 @@ pub(crate) fn env(output: &mut Output) -> Result<()> {
         table.set_header(["setting", "requested", "effective", "source", "reason"]);
         for row in settings.report() {
             let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
-            table.add_row([row.name, text(row.requested), row.effective, row.origin.to_string(), text(row.reason)]);
+            table.add_row([
+                row.name,
+                text(row.requested),
+                row.effective,
+                row.origin.to_string(),
+                text(row.reason),
+            ]);
         }
         output.text(&format!("{table}\n"));
     }

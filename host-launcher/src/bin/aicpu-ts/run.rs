@@ -111,7 +111,8 @@ fn carry_out(
     let chunk = comm.chunk_elements(&operation, args.in_place)?;
     let mut run = Run::prepare(&cluster, comm, operation, chunk, args.seed, args.in_place)?;
     let bar = progress(args.steps);
-    let mut logs: Vec<LogStream<'_>> = texts.iter().flat_map(|texts| (0..cluster.topology().ranks()).map(|_| texts.stream())).collect();
+    let mut logs: Vec<LogStream<'_>> =
+        texts.iter().flat_map(|texts| (0..cluster.topology().ranks()).map(|_| texts.stream())).collect();
     let mut print_logs = || bar.suspend(|| print(&cluster, &mut logs));
     let summary = run.repeat(args.steps, why, |done| {
         print_logs();
@@ -167,7 +168,12 @@ fn table(summary: &Summary) -> Table {
             "descriptors",
             per(&format!(
                 "{} = {} copies + {} reductions + {} transfers + {} signals + {} work requests + posts",
-                summary.descriptors, kinds.copies, kinds.reduces, kinds.transfers, kinds.signals, summary.wqes
+                summary.descriptors,
+                kinds.copies,
+                kinds.reduces,
+                kinds.transfers,
+                kinds.signals,
+                summary.wqes
             )),
         ),
         ("doorbells", per(&summary.doorbells.to_string())),
@@ -177,11 +183,17 @@ fn table(summary: &Summary) -> Table {
         ),
         (
             "measured here",
-            format!("{:.1} µs median, {:.1} µs fastest, launch to last done", summary.measured_us, summary.measured_min_us),
+            format!(
+                "{:.1} µs median, {:.1} µs fastest, launch to last done",
+                summary.measured_us, summary.measured_min_us
+            ),
         ),
         (
             "measured here",
-            format!("{} ns expanding, {} ns submitting, sum over the kernels", summary.expand_ns, summary.submit_ns),
+            format!(
+                "{} ns expanding, {} ns submitting, sum over the kernels",
+                summary.expand_ns, summary.submit_ns
+            ),
         ),
     ] {
         table.add_row([name, &value]);

@@ -20,8 +20,11 @@ pub(crate) fn world(args: &WorldArgs) -> Result<Topology> {
 pub(crate) fn topo(args: &WorldArgs, output: &mut Output) -> Result<()> {
     let topology = world(args)?;
     if output.is_json() {
-        let pairs: serde_json::Map<_, _> =
-            topology.pairs().into_iter().map(|(protocol, pairs)| (protocol.name().to_owned(), pairs.into())).collect();
+        let pairs: serde_json::Map<_, _> = topology
+            .pairs()
+            .into_iter()
+            .map(|(protocol, pairs)| (protocol.name().to_owned(), pairs.into()))
+            .collect();
         let digest = format!("{:016x}", topology.digest());
         output.line(&json!({
             "ranks": topology.ranks(), "servers": topology.servers(), "pairs": pairs, "digest": digest,
