@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use aicpu_tests::world::{self, Place};
 use device_model::fault::Fault;
-use host_launcher::cluster::Cluster;
+use host_launcher::cluster::{Aicpu, Cluster};
 use wire::ErrorCode;
 use wire::launch::{Algorithm, OpKind, Staging};
 
@@ -85,4 +85,23 @@ fn a_deadline_that_is_too_short_for_the_image() {
         assert!(report.cause.contains("it is only slow."), "{}", failure.error());
         scene.recovers();
     }
+}
+
+/// Cores that sleep are woken for what is left to do when a communicator is destroyed.
+#[test]
+fn sleeping_cores_are_woken_when_a_communicator_goes() {
+    let Some(Aicpu::Qemu { image, mut options }) = world::image() else { return };
+    options.per_npu = true;
+    let aicpu = Aicpu::Qemu { image, options };
+    let cluster = Cluster::start(world::topology(3, Place::OneServer), 24 << 20, &aicpu).unwrap();
+    let mut scene = Scene::with_deadline(&cluster, TIMEOUT);
+    warm(scene.bench(), Algorithm::Ring);
+    let (notify, peer) = waited(&cluster, 2)[0];
+    cluster.machine().inject(2, Fault::DropNotify { notify });
+    let mut long = case(Algorithm::Ring);
+    // 1000 chunks of more than 10 tasks each do not fit a ring of 2048.
+    long.operation.chunk = 1;
+    scene.bench().launch(&long).unwrap();
+    scene.failure().assert(ErrorCode::NOTIFY_TIMEOUT, peer.unwrap(), 2, peer);
+    scene.recovers();
 }
