@@ -1,8 +1,8 @@
 //! Expansion: nanoseconds per descriptor, recorded into a warm graph, beside copying the same bytes.
 
 use aicpu_benches::{Tables, expand, graph};
+use core::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use std::hint::black_box;
 use wire::launch::Algorithm;
 
 fn expansion(criterion: &mut Criterion) {

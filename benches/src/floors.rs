@@ -3,9 +3,10 @@
 //! The direct collective touches every input byte once and every output byte once, in blocks that stay in the first
 //! cache, on two threads: no runtime that moves the same bytes on this machine can be faster.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Elements per block: 4 KiB.
 const BLOCK: usize = 1024;

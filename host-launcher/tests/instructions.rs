@@ -4,7 +4,7 @@
 //! record (`tests/golden/instructions.txt`) holds for one compiler; with another one it is only tested that two runs
 //! agree.
 
-use std::fmt::Write as _;
+use core::fmt::Write as _;
 use std::path::Path;
 
 use host_launcher::image::Image;

@@ -61,8 +61,9 @@ mod x86_64 {
             let image = unsafe { _mm512_load_si512(core::ptr::from_ref(from).cast()) };
             // SAFETY: a reference to 64 aligned bytes.
             let base = unsafe { _mm512_load_si512(core::ptr::from_ref(base).cast()) };
+            let sum = _mm512_add_epi64(image, base);
             // SAFETY: an exclusive reference to 64 aligned bytes, any value of which is a descriptor.
-            unsafe { _mm512_store_si512(core::ptr::from_mut(to).cast(), _mm512_add_epi64(image, base)) };
+            unsafe { _mm512_store_si512(core::ptr::from_mut(to).cast(), sum) };
         }
     }
 
