@@ -19,6 +19,9 @@ use crate::job::Job;
 use crate::request;
 use crate::submit::Submission;
 
+/// How long after the deadline of the waits a full ring becomes an error (public figure of the field: 20 s).
+const QUEUE_FULL_STAGE_MS: u64 = 20_000;
+
 /// Why a launch is refused, and the number that says more: an offset, a size, a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -255,8 +258,10 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         Ok(turn)
     }
 
+    /// Full rings are reported a stage after the waits that usually fill them, so that the wait is what a user reads.
     fn overdue(&self, job: &Job) -> bool {
-        let limit = u64::from(job.launch.timeout_ms).saturating_mul(1_000_000);
+        let limit_ms = u64::from(job.launch.timeout_ms) + QUEUE_FULL_STAGE_MS;
+        let limit = limit_ms.saturating_mul(1_000_000);
         self.now_ns.saturating_sub(job.started_ns) > limit
     }
 

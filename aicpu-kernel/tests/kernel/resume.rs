@@ -68,7 +68,7 @@ fn a_poisoned_context_is_not_forgotten_for_a_sound_one() {
     let mut rig = Rig::new(&setups, 8);
     rig.post(setups[0].launch(2));
     rig.kernel.poll();
-    rig.fake().now_ns.set(6_000_000_000);
+    rig.fake().now_ns.set(26_000_000_000);
     rig.kernel.poll();
     assert_eq!(ErrorCode(rig.status().code), ErrorCode::QUEUE_FULL);
     for _ in 0..2 {
