@@ -283,3 +283,18 @@ fn a_lost_notify_with_full_rings() {
     scene.failure().assert(ErrorCode::NOTIFY_TIMEOUT, peer.unwrap(), 3, peer);
     scene.recovers();
 }
+
+/// A device that has stopped while the kernels have more to submit than the rings hold: they do not wait for a
+/// deadline that is far.
+#[test]
+fn an_error_with_full_rings_and_a_far_deadline() {
+    let cluster = cluster(4);
+    let mut scene = Scene::with_deadline(&cluster, FAR);
+    warm(scene.bench(), Algorithm::Ring);
+    cluster.machine().inject(1, Fault::FlipToken);
+    let mut long = case(Algorithm::Ring);
+    long.operation.chunk = 1;
+    scene.bench().launch(&long).unwrap();
+    scene.failure().assert(ErrorCode::DMA_TOKEN, 1, 1, None);
+    scene.recovers();
+}

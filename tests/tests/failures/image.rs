@@ -94,14 +94,13 @@ fn sleeping_cores_are_woken_when_a_communicator_goes() {
     options.per_npu = true;
     let aicpu = Aicpu::Qemu { image, options };
     let cluster = Cluster::start(world::topology(3, Place::OneServer), 24 << 20, &aicpu).unwrap();
-    let mut scene = Scene::with_deadline(&cluster, TIMEOUT);
+    let mut scene = Scene::with_deadline(&cluster, FAR);
     warm(scene.bench(), Algorithm::Ring);
-    let (notify, peer) = waited(&cluster, 2)[0];
-    cluster.machine().inject(2, Fault::DropNotify { notify });
+    cluster.npu(2).deregister(scene.bench().input().token(2)).unwrap();
     let mut long = case(Algorithm::Ring);
     // 1000 chunks of more than 10 tasks each do not fit a ring of 2048.
     long.operation.chunk = 1;
     scene.bench().launch(&long).unwrap();
-    scene.failure().assert(ErrorCode::NOTIFY_TIMEOUT, peer.unwrap(), 2, peer);
+    scene.failure().assert(ErrorCode::DMA_UNREGISTERED, 2, 2, None);
     scene.recovers();
 }
