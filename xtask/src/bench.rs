@@ -46,9 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn instructions(json: bool) -> Result<()> {
     let image = image::build()?;
     let mut count = command::cargo("run");
-    count
-        .args(["--quiet", "--release", "--package", "host-launcher", "--example", INSTRUCTIONS, "--"])
-        .arg(image);
+    count.args(["--quiet", "--package", "host-launcher", "--example", INSTRUCTIONS, "--"]).arg(image);
     if json {
         count.arg("--json");
     }
