@@ -1,0 +1,2 @@
+//! Which recorded task graph serves a launch.
+#![no_std]
