@@ -2,7 +2,9 @@
 
 use core::ops::DerefMut;
 
-use task_graph::{Block, LaunchBase, Recorder, Task, TaskGraph, TaskSink, ThreadId, Vectors};
+use task_graph::{
+    Block, LaunchBase, PackedGraph, Page, Pages, Recorder, Task, TaskGraph, TaskSink, ThreadId, Vectors,
+};
 use templates::Plan;
 use wire::launch::Launch;
 use wire::npu::Status;
@@ -70,19 +72,39 @@ impl Job {
         (self.status.code, self.status.detail) = (fault.code.0, fault.detail);
     }
 
-    /// Expands the next chunk into `graph` and prepares `vectors` for it.
+    /// Prepares `vectors` for the graph of the next chunk and counts it as expanded.
     ///
     /// # Errors
-    /// What the template, the recorder or the bindings refuse; nothing has been submitted of this chunk.
-    pub(crate) fn expand<S: DerefMut<Target = [Block]>>(
+    /// What the bindings refuse; nothing has been submitted of this chunk, and it is not counted.
+    pub(crate) fn bind<T: DerefMut<Target = [Page]>>(
         &mut self,
-        context: &mut OwnedContext,
-        graph: &mut TaskGraph<S>,
+        context: &OwnedContext,
+        (pages, graph): (&Pages<T>, &PackedGraph),
         peers: &PeerTables,
         vectors: &mut Vectors,
     ) -> Result<(), Fault> {
-        self.record(context, graph)?;
-        self.bind(context, graph, peers, vectors)?;
+        let (launch, rank) = (&self.launch, context.header().rank);
+        let base = LaunchBase {
+            task: self.task_base(),
+            timeout_ms: launch.timeout_ms,
+            start_notify: launch.start_notify,
+            done_notify: launch.done_notify,
+        };
+        let bindings = LaunchBindings {
+            input: launch.input,
+            output: launch.output,
+            scratch: context.regions(),
+            rank,
+            peers,
+        };
+        pages
+            .bind(graph, &bindings, &base, |queue| context.ring_tail(queue), vectors)
+            .map_err(|(code, region)| Fault { code, detail: u64::from(region.peer().unwrap_or(rank)) })?;
+        self.count(graph);
+        Ok(())
+    }
+
+    fn count(&mut self, graph: &PackedGraph) {
         self.base = self.base.wrapping_add(graph.len());
         self.next += 1;
         let kinds = graph.kinds();
@@ -94,10 +116,13 @@ impl Job {
         {
             *total = total.saturating_add(count);
         }
-        Ok(())
     }
 
-    fn record<S: DerefMut<Target = [Block]>>(
+    /// Records the next chunk into `graph`.
+    ///
+    /// # Errors
+    /// What the template or the recorder refuses.
+    pub(crate) fn record<S: DerefMut<Target = [Block]>>(
         &self,
         context: &mut OwnedContext,
         graph: &mut TaskGraph<S>,
@@ -117,32 +142,5 @@ impl Job {
             recorder.task(ThreadId::MAIN, &Task::RecordDone)?;
         }
         Ok(())
-    }
-
-    fn bind<S: DerefMut<Target = [Block]>>(
-        &self,
-        context: &mut OwnedContext,
-        graph: &TaskGraph<S>,
-        peers: &PeerTables,
-        vectors: &mut Vectors,
-    ) -> Result<(), Fault> {
-        let (launch, rank) = (&self.launch, context.header().rank);
-        let base = LaunchBase {
-            task: self.task_base(),
-            timeout_ms: launch.timeout_ms,
-            start_notify: launch.start_notify,
-            done_notify: launch.done_notify,
-        };
-        let wqe_tail = |queue: task_graph::QueueIndex| context.ring_tail(queue);
-        let bindings = LaunchBindings {
-            input: launch.input,
-            output: launch.output,
-            scratch: context.regions(),
-            rank,
-            peers,
-        };
-        graph
-            .bind(&bindings, &base, wqe_tail, vectors)
-            .map_err(|(code, region)| Fault { code, detail: u64::from(region.peer().unwrap_or(rank)) })
     }
 }

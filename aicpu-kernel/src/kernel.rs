@@ -4,7 +4,7 @@ use core::ops::DerefMut;
 
 use hal::Platform;
 use ring::Completions;
-use task_graph::{Block, TaskGraph, Vectors};
+use task_graph::{Block, Page, Vectors};
 use wire::launch::{Launch, Staging};
 use wire::npu::{
     CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES,
@@ -15,9 +15,10 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::bindings::PeerTables;
 use crate::context::ContextTable;
+use crate::graphs::Graphs;
 use crate::job::Job;
 use crate::request;
-use crate::submit::Submission;
+use crate::submit::{Submission, Turn};
 
 /// How long after the deadline of the waits a full ring becomes an error (public figure of the field: 20 s).
 const QUEUE_FULL_STAGE_MS: u64 = 20_000;
@@ -39,11 +40,12 @@ impl From<ErrorCode> for Fault {
 
 /// One NPU's kernel: platform, decoded contexts, the graph being submitted.
 ///
-/// `S` is the memory graphs are recorded into: static memory in the image, a boxed slice on the host.
+/// `S` is the memory graphs are recorded into and `T` that in which they are kept: static memory in the image, boxed
+/// slices on the host.
 #[derive(Debug)]
-pub struct Kernel<P, S> {
+pub struct Kernel<P, S, T> {
     platform: P,
-    graph: TaskGraph<S>,
+    graphs: Graphs<S, T>,
     vectors: Vectors,
     contexts: ContextTable,
     peers: PeerTables,
@@ -60,12 +62,12 @@ pub struct Kernel<P, S> {
     now_ns: u64,
 }
 
-impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
-    /// Makes a kernel on `platform` that records into `blocks`.
-    pub const fn new(platform: P, blocks: S) -> Self {
+impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Kernel<P, S, T> {
+    /// Makes a kernel on `platform` that records into `blocks` and keeps graphs in `pages`.
+    pub const fn new(platform: P, blocks: S, pages: T) -> Self {
         Self {
             platform,
-            graph: TaskGraph::new(blocks),
+            graphs: Graphs::new(blocks, pages),
             vectors: Vectors::new(),
             contexts: ContextTable::new(),
             peers: PeerTables::new(),
@@ -79,11 +81,11 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         }
     }
 
-    /// Moves a kernel that has not started onto `platform` and `blocks`: how one that was made at compile time, which
+    /// Moves a kernel that has not started onto `platform`, `blocks` and `pages`: how one that was made at compile time, which
     /// is too large for a stack, gets what is known only at run time.
-    pub fn attach(&mut self, platform: P, blocks: S) {
+    pub fn attach(&mut self, platform: P, blocks: S, pages: T) {
         self.platform = platform;
-        self.graph.set_blocks(blocks);
+        self.graphs.set_memory(blocks, pages);
     }
 
     /// Tells the host that launches are taken from now on. Goes on where an earlier kernel on this window stopped.
@@ -235,26 +237,32 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
         true
     }
 
-    /// One turn: expand the next chunk if the last one is submitted, then submit.
-    fn step(&mut self, job: &mut Job) -> Result<crate::submit::Turn, Fault> {
+    /// One turn: get the graph of the next chunk if the last one is submitted, then submit.
+    fn step(&mut self, job: &mut Job) -> Result<Turn, Fault> {
         let context = self.contexts.get(job.context)?;
+        let mut before = self.now_ns;
         if self.submission.is_done() {
-            let before = self.now_ns;
-            job.expand(context, &mut self.graph, &self.peers, &mut self.vectors)?;
+            let graph = self.graphs.obtain(job, context)?;
             self.now_ns = self.platform.now_ns();
             job.status.expand_ns += self.now_ns.saturating_sub(before);
-            let is_pair = |queue| context.is_pair(queue);
-            self.submission.start(&self.graph, is_pair);
+            before = self.now_ns;
+            let pages = self.graphs.pages();
+            job.bind(context, (pages, &graph), &self.peers, &mut self.vectors)?;
+            self.submission.start(pages, &graph, |queue| context.is_pair(queue));
         }
-        let before = self.now_ns;
+        let graph = self.graphs.held().ok_or(ErrorCode::PLAN_INTERNAL)?;
         let (_, rings) = context.split()?;
-        let turn = self.submission.turn(&mut self.platform, &self.graph, &self.vectors, rings)?;
+        let turn =
+            self.submission.turn(&mut self.platform, (self.graphs.pages(), graph), &self.vectors, rings)?;
         let status = &mut job.status;
         status.sqes = status.sqes.saturating_add(turn.sqes);
         status.wqes = status.wqes.saturating_add(turn.wqes);
         status.doorbells = status.doorbells.saturating_add(turn.doorbells);
         self.now_ns = self.platform.now_ns();
         status.submit_ns += self.now_ns.saturating_sub(before);
+        if turn.complete {
+            self.graphs.put_back();
+        }
         Ok(turn)
     }
 
@@ -271,6 +279,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>> Kernel<P, S> {
             context.poisoned = true;
         }
         self.submission.abandon();
+        self.graphs.put_back();
         self.answer(&Status { code: fault.code.0, detail: fault.detail, ..job.status });
         true
     }

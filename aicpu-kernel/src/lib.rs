@@ -17,6 +17,7 @@
 
 mod bindings;
 mod context;
+mod graphs;
 mod job;
 mod kernel;
 mod request;
@@ -24,7 +25,12 @@ mod submit;
 
 pub use context::{MAX_CONTEXTS, MAX_RANKS, MAX_THREADS};
 pub use kernel::{Fault, Kernel};
-pub use task_graph::Block;
+pub use task_graph::{Block, Page};
 
 /// Blocks of 32 descriptors that a chunk is recorded into where nobody asks for another number: 16,384 descriptors.
 pub const DEFAULT_BLOCKS: usize = 512;
+
+/// Pages that the largest graph of [`DEFAULT_BLOCKS`] takes: 16,384 descriptors, all patterns, all queues.
+pub const LARGEST_GRAPH_PAGES: usize =
+    (DEFAULT_BLOCKS * task_graph::BLOCK_ENTRIES + task_graph::PATTERNS / 2 + task_graph::QUEUES / 4)
+        .div_ceil(task_graph::PAGE_ENTRIES);

@@ -9,7 +9,7 @@ use core::ops::DerefMut;
 use hal::Platform;
 use heapless::Vec;
 use ring::SubmissionRing;
-use task_graph::{Block, Cursor, Pattern, QUEUES, QueueIndex, TaskGraph, Vectors};
+use task_graph::{Cursor, PackedGraph, Page, Pages, Pattern, QUEUES, QueueIndex, QueueRun, Vectors};
 use wire::{Descriptor, ErrorCode, Sqe};
 
 /// What is left to submit of one queue.
@@ -53,14 +53,15 @@ impl Submission {
     }
 
     /// Starts over with a whole graph.
-    pub(crate) fn start<S: DerefMut<Target = [Block]>>(
+    pub(crate) fn start<T: DerefMut<Target = [Page]>>(
         &mut self,
-        graph: &TaskGraph<S>,
+        pages: &Pages<T>,
+        graph: &PackedGraph,
         is_pair: impl Fn(QueueIndex) -> bool,
     ) {
         self.feeds.clear();
-        for &queue in graph.queues() {
-            let feed = Feed { queue, cursor: graph.cursor(queue), written: 0, is_pair: is_pair(queue) };
+        for QueueRun { queue, cursor } in pages.queues(graph) {
+            let feed = Feed { queue, cursor, written: 0, is_pair: is_pair(queue) };
             // A graph touches at most QUEUES queues.
             let _ = self.feeds.push(feed);
         }
@@ -70,10 +71,10 @@ impl Submission {
     ///
     /// # Errors
     /// Those of the rings: shared memory is not what the context says, or was overwritten.
-    pub(crate) fn turn<P: Platform, S: DerefMut<Target = [Block]>>(
+    pub(crate) fn turn<P: Platform, T: DerefMut<Target = [Page]>>(
         &mut self,
         platform: &mut P,
-        graph: &TaskGraph<S>,
+        (pages, graph): (&Pages<T>, &PackedGraph),
         vectors: &Vectors,
         rings: &mut [SubmissionRing],
     ) -> Result<Turn, ErrorCode> {
@@ -87,9 +88,9 @@ impl Submission {
                 };
                 let ring = rings.get_mut(usize::from(feed.queue.0)).ok_or(ErrorCode::PLAN_INTERNAL)?;
                 while feed.cursor.left() > 0 {
-                    let most = if gated { self.allowed(graph, &feed) } else { feed.cursor.left() };
+                    let most = if gated { self.allowed(pages, graph, &feed) } else { feed.cursor.left() };
                     let written = ring.fill(platform, most, |slots| {
-                        graph.take(&mut feed.cursor, slots, |into, run| {
+                        pages.take(&mut feed.cursor, slots, |into, run| {
                             P::rebase(into, run.entries, run.patterns, vectors.bases());
                         })
                     })?;
@@ -132,10 +133,15 @@ impl Submission {
 
     /// How many descriptors of a thread may be written while some queue pair's ring is behind: those before the
     /// first post whose work request is not in its ring yet.
-    fn allowed<S: DerefMut<Target = [Block]>>(&self, graph: &TaskGraph<S>, feed: &Feed) -> u32 {
-        let run = graph.run(&feed.cursor, feed.cursor.left());
+    fn allowed<T: DerefMut<Target = [Page]>>(
+        &self,
+        pages: &Pages<T>,
+        graph: &PackedGraph,
+        feed: &Feed,
+    ) -> u32 {
+        let run = pages.run(&feed.cursor, feed.cursor.left());
         let blocked = |(entry, pattern): (&Descriptor, &u16)| {
-            let Some(Pattern::Post { queue }) = graph.pattern(*pattern) else { return false };
+            let Some(Pattern::Post { queue }) = pages.pattern(graph, *pattern) else { return false };
             let needed = Sqe::from(*entry).wqe_tail;
             self.feeds.iter().any(|pair| pair.queue == queue && pair.written < needed)
         };

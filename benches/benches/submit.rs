@@ -2,14 +2,15 @@
 
 use core::hint::black_box;
 
-use aicpu_benches::{Graph, Tables, graph};
+use aicpu_benches::{Graph, Tables, graph, pages};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use device_model::fabric::{Fabric, FabricConfig};
 use device_model::platform::ModelPlatform;
 use hal::Platform;
 use ring::SubmissionRing;
 use task_graph::{
-    Bindings, Bound, LaunchBase, QueueIndex, Recorder, RegionId, Span, Task, TaskSink, ThreadId, Vectors,
+    Bindings, Bound, LaunchBase, PackedGraph, Page, Pages, Recorder, RegionId, Span, Task, TaskSink,
+    ThreadId, Vectors,
 };
 use wire::launch::Algorithm;
 use wire::{DeviceAddr, npu};
@@ -46,11 +47,16 @@ fn record(count: u32) -> Graph {
 }
 
 /// Submits the whole graph and announces it; the device's head follows at once.
-fn submit<P: Platform>(platform: &mut P, ring: &mut SubmissionRing, graph: &Graph, vectors: &Vectors) {
-    let mut cursor = graph.cursor(QueueIndex(0));
+fn submit<P: Platform>(
+    platform: &mut P,
+    ring: &mut SubmissionRing,
+    (pages, graph): (&Pages<Box<[Page]>>, &PackedGraph),
+    vectors: &Vectors,
+) {
+    let mut cursor = pages.queues(graph).next().expect("one queue").cursor;
     while cursor.left() > 0 {
         let written = ring.fill(platform, cursor.left(), |slots| {
-            graph.take(&mut cursor, slots, |into, run| {
+            pages.take(&mut cursor, slots, |into, run| {
                 P::rebase(into, run.entries, run.patterns, vectors.bases())
             })
         });
@@ -64,10 +70,11 @@ fn submission(criterion: &mut Criterion) {
     let base = fabric.window(0).base();
     let mut group = criterion.benchmark_group("submit");
     for count in [50_u32, 500, 5000] {
-        let graph = record(count);
+        let mut pages = pages();
+        let graph = pages.pack(&record(count)).expect("fits");
         let mut vectors = Vectors::new();
         let launch = LaunchBase { task: 1 << 32, timeout_ms: 1000, start_notify: 0, done_notify: 0 };
-        graph.bind(&Everywhere, &launch, |_| 0, &mut vectors).expect("everything is bound");
+        pages.bind(&graph, &Everywhere, &launch, |_| 0, &mut vectors).expect("everything is bound");
         let depth = (count * 2).next_power_of_two();
         let mut platform = ModelPlatform::new(&fabric, 0);
         let mut ring = SubmissionRing::new(0, DeviceAddr(base.0 + npu::HEAP), depth);
@@ -75,7 +82,7 @@ fn submission(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(u64::from(count)));
         group.bench_function(BenchmarkId::new("run", count), |bencher| {
             bencher.iter(|| {
-                submit(&mut platform, &mut ring, black_box(&graph), &vectors);
+                submit(&mut platform, &mut ring, (&pages, black_box(&graph)), &vectors);
                 // The device has consumed everything: what it would have published.
                 // The word in shared memory is the low half of the position.
                 #[expect(clippy::cast_possible_truncation, reason = "the low half is what is stored")]

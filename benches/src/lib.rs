@@ -2,7 +2,7 @@
 
 pub mod floors;
 
-use task_graph::{Block, Recorder, Resources, TaskGraph};
+use task_graph::{Block, Page, Pages, Recorder, Resources, TaskGraph};
 use templates::{Needs, Plan, Shape};
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
 use wire::launch::{Algorithm, OpKind, Staging};
@@ -112,6 +112,12 @@ impl Tables {
 #[must_use]
 pub fn graph() -> Graph {
     TaskGraph::new(vec![Block::EMPTY; 512].into_boxed_slice())
+}
+
+/// Returns an empty pool with room for a packed graph of the same size.
+#[must_use]
+pub fn pages() -> Pages<Box<[Page]>> {
+    Pages::new(vec![Page::EMPTY; aicpu_kernel::LARGEST_GRAPH_PAGES].into_boxed_slice())
 }
 
 /// Expands all chunks of a plan into an emptied graph.

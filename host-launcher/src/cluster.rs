@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::time::Instant;
 
-use aicpu_kernel::{Block, DEFAULT_BLOCKS, Kernel};
+use aicpu_kernel::{Block, DEFAULT_BLOCKS, Kernel, LARGEST_GRAPH_PAGES, Page};
 use device_model::driver::Npu;
 use device_model::fabric::{Fabric, FabricConfig};
 use device_model::machine::{Machine, MachineConfig, Outcome};
@@ -22,6 +22,8 @@ use crate::image::Image;
 use crate::qemu::{Guest, Options};
 use crate::topology::Topology;
 
+/// Pages in which a kernel of this process keeps graphs: 2 MiB.
+const CACHE_PAGES: usize = 512;
 /// Windows are multiples of this many bytes.
 const WINDOW_GRANULE: u64 = 2 << 20;
 
@@ -186,12 +188,13 @@ fn boot(fabric: &Fabric, image: &Image, options: &Options) -> Result<Vec<Guest>>
 }
 
 /// The kernel of one NPU in this process.
-struct ThreadKernel(Box<Kernel<ModelPlatform, Box<[Block]>>>);
+struct ThreadKernel(Box<Kernel<ModelPlatform, Box<[Block]>, Box<[Page]>>>);
 
 impl ThreadKernel {
     fn start(fabric: &Fabric, npu: u32) -> Result<Self> {
         let blocks = vec![Block::EMPTY; DEFAULT_BLOCKS].into_boxed_slice();
-        let mut kernel = Box::new(Kernel::new(ModelPlatform::new(fabric, npu), blocks));
+        let pages = vec![Page::EMPTY; LARGEST_GRAPH_PAGES + CACHE_PAGES].into_boxed_slice();
+        let mut kernel = Box::new(Kernel::new(ModelPlatform::new(fabric, npu), blocks, pages));
         kernel
             .start()
             .map_err(|code| Error::new(code, format!("the kernel of NPU {npu} cannot use its window")))?;

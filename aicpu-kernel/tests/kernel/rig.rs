@@ -1,6 +1,6 @@
 //! One rank's kernel with a context, and a hand that plays host and device.
 
-use aicpu_kernel::{Block, Kernel};
+use aicpu_kernel::{Block, Kernel, Page};
 use hal::SharedMemory;
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
 use wire::launch::{Algorithm, Buffer, OpKind, PeerBuffer, Staging};
@@ -165,9 +165,11 @@ impl Setup {
     }
 }
 
+pub(crate) type TestKernel = Kernel<Fake, Box<[Block]>, Box<[Page]>>;
+
 /// A kernel and the memory it shares with the test.
 pub(crate) struct Rig {
-    pub(crate) kernel: Box<Kernel<Fake, Box<[Block]>>>,
+    pub(crate) kernel: Box<TestKernel>,
     posted: u64,
 }
 
@@ -182,8 +184,12 @@ impl Rig {
         Self { kernel: Self::start(fake, blocks), posted: 0 }
     }
 
-    fn start(fake: Fake, blocks: usize) -> Box<Kernel<Fake, Box<[Block]>>> {
-        let mut kernel = Box::new(Kernel::new(fake, vec![Block::EMPTY; blocks].into_boxed_slice()));
+    fn start(fake: Fake, blocks: usize) -> Box<TestKernel> {
+        let mut kernel = Box::new(Kernel::new(
+            fake,
+            vec![Block::EMPTY; blocks].into_boxed_slice(),
+            vec![Page::EMPTY; 2 * blocks + 16].into_boxed_slice(),
+        ));
         kernel.start().expect("the window is there");
         kernel
     }

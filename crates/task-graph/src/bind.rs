@@ -1,11 +1,9 @@
 //! Binding a graph to a launch: one addition vector per pattern.
 
-use core::ops::DerefMut;
-
 use wire::{Base, DeviceAddr, ErrorCode, Lane};
 
 use crate::RegionId;
-use crate::graph::{Block, QueueIndex, TaskGraph};
+use crate::graph::QueueIndex;
 use crate::pattern::{Interned, PATTERNS, Pattern};
 
 /// Where a region lies for one launch.
@@ -51,6 +49,11 @@ impl Vectors {
         Self { list: [Base([0; 8]); PATTERNS] }
     }
 
+    /// Returns the bases for writing.
+    pub(crate) const fn bases_mut(&mut self) -> &mut [Base; PATTERNS] {
+        &mut self.list
+    }
+
     /// Returns the bases in the order of the patterns' numbers.
     #[inline(always)]
     #[must_use]
@@ -65,27 +68,8 @@ impl Default for Vectors {
     }
 }
 
-impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
-    /// Prepares the addition vectors for one launch, after checking that every operand of the graph lies inside the
-    /// region it names. `wqe_tail` gives the low 32 bits of a queue pair's ring position before this graph.
-    ///
-    /// # Errors
-    /// `BINDING_MISSING` or `BINDING_EXTENT` and the region at fault; the graph must not be submitted then.
-    pub fn bind(
-        &self,
-        bindings: &impl Bindings,
-        base: &LaunchBase,
-        wqe_tail: impl Fn(QueueIndex) -> u32,
-        vectors: &mut Vectors,
-    ) -> Result<(), (ErrorCode, RegionId)> {
-        for (interned, vector) in self.patterns.list().zip(&mut vectors.list) {
-            *vector = Base(vector_of(interned, bindings, base, &wqe_tail)?);
-        }
-        Ok(())
-    }
-}
-
-fn vector_of(
+/// Returns what one launch adds to the descriptors of a pattern.
+pub(crate) fn vector_of(
     interned: &Interned,
     bindings: &impl Bindings,
     base: &LaunchBase,

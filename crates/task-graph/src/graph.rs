@@ -8,7 +8,7 @@ use core::ops::DerefMut;
 use heapless::Vec;
 use wire::{DESCRIPTOR_BYTES, Descriptor, ErrorCode};
 
-use crate::pattern::{Pattern, PatternTable};
+use crate::pattern::PatternTable;
 
 /// Descriptors per block.
 pub const BLOCK_ENTRIES: usize = BLOCK_LEN as usize;
@@ -81,12 +81,12 @@ pub struct TaskGraph<S> {
     len: u32,
 }
 
-/// Where in a queue's chain a reader is.
+/// Where in a queue's descriptors a reader is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    block: u32,
-    at: u32,
-    left: u32,
+    pub(crate) block: u32,
+    pub(crate) at: u32,
+    pub(crate) left: u32,
 }
 
 impl Cursor {
@@ -175,15 +175,9 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
         self.chains.get(usize::from(queue.0)).map_or(0, |chain| chain.len)
     }
 
-    /// Returns the pattern with this number.
-    #[must_use]
-    pub fn pattern(&self, number: u16) -> Option<Pattern> {
-        self.patterns.get(number)
-    }
-
     /// Returns a reader at the first descriptor of `queue`.
     #[must_use]
-    pub fn cursor(&self, queue: QueueIndex) -> Cursor {
+    pub(crate) fn cursor(&self, queue: QueueIndex) -> Cursor {
         let chain = self.chains.get(usize::from(queue.0)).copied().unwrap_or(Chain::EMPTY);
         Cursor { block: chain.first, at: 0, left: chain.len }
     }
@@ -191,7 +185,7 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
     /// Returns at most `most` of the descriptors ahead of `cursor` that lie together; empty only at the end.
     #[inline]
     #[must_use]
-    pub fn run(&self, cursor: &Cursor, most: u32) -> Run<'_> {
+    pub(crate) fn run(&self, cursor: &Cursor, most: u32) -> Run<'_> {
         let len = cursor.left.min(most).min(BLOCK_LEN - cursor.at);
         let range = cursor.at as usize..(cursor.at + len) as usize;
         let block = self.blocks.get(cursor.block as usize);
@@ -203,37 +197,12 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
 
     /// Moves `cursor` past `count` descriptors of the run it is at.
     #[inline]
-    pub fn advance(&self, cursor: &mut Cursor, count: u32) {
+    pub(crate) fn advance(&self, cursor: &mut Cursor, count: u32) {
         cursor.at += count;
         cursor.left -= count;
         if cursor.at == BLOCK_LEN {
             cursor.at = 0;
             cursor.block = self.blocks.get(cursor.block as usize).map_or(NONE, |block| block.next);
-        }
-    }
-
-    /// Fills `into` with the descriptors ahead of `cursor` and moves it past them; `copy` gets each run and the
-    /// entries for it, of the same length. Returns how many there were.
-    #[inline]
-    pub fn take(
-        &self,
-        cursor: &mut Cursor,
-        into: &mut [Descriptor],
-        mut copy: impl FnMut(&mut [Descriptor], Run<'_>),
-    ) -> usize {
-        let mut taken = 0;
-        let mut rest = into;
-        loop {
-            let room = u32::try_from(rest.len()).unwrap_or(u32::MAX);
-            let run = self.run(cursor, room);
-            let count = run.entries.len();
-            let Some((now, later)) = rest.split_at_mut_checked(count).filter(|_| count > 0) else {
-                return taken;
-            };
-            copy(now, run);
-            self.advance(cursor, u32::try_from(count).unwrap_or(0));
-            rest = later;
-            taken += count;
         }
     }
 

@@ -47,7 +47,7 @@ impl Pattern {
 
     /// Returns a number below 2^48, never 0, different for every pattern.
     #[inline(always)]
-    fn key(self) -> u64 {
+    pub(crate) fn key(self) -> u64 {
         let pair = |a: Option<RegionId>, b: Option<RegionId>| {
             let number = |region: Option<RegionId>| region.map_or(0, |region| region.number() + 1);
             number(a) << 20 | number(b)
@@ -60,6 +60,20 @@ impl Pattern {
             Self::Done => 5 << 44,
         }
     }
+
+    /// Returns the pattern with this key.
+    pub(crate) fn from_key(key: u64) -> Option<Self> {
+        let region = |number: u64| RegionId::from_number((number & 0xf_ffff).checked_sub(1)?);
+        let (first, second) = (region(key >> 20), region(key));
+        match key >> 44 {
+            1 => Some(Self::Sqe { src: first, dst: second }),
+            2 => Some(Self::Wqe { local: first, remote: second }),
+            3 => Some(Self::Post { queue: QueueIndex(u16::try_from(key & 0xffff).ok()?) }),
+            4 => Some(Self::Start),
+            5 => Some(Self::Done),
+            _ => None,
+        }
+    }
 }
 
 /// A pattern of a graph and how far its descriptors reach into the two regions, bytes.
@@ -70,6 +84,13 @@ pub(crate) struct Interned {
     pub(crate) extents: [u64; 2],
     /// Where it stands in the hash table.
     slot: u16,
+}
+
+impl Interned {
+    /// A pattern that stands in no hash table.
+    pub(crate) const fn new(pattern: Pattern, extents: [u64; 2]) -> Self {
+        Self { pattern, extents, slot: 0 }
+    }
 }
 
 /// Number of [`Pattern::NO_BASE`] in every graph: most descriptors have it, none needs to look it up.
@@ -109,11 +130,17 @@ impl PatternTable {
 
     /// Returns the patterns in the order of their numbers.
     pub(crate) fn list(&self) -> impl Iterator<Item = &Interned> {
-        const FIRST: &Interned = &Interned { pattern: Pattern::NO_BASE, extents: [0; 2], slot: 0 };
+        const FIRST: &Interned = &Interned::new(Pattern::NO_BASE, [0; 2]);
         core::iter::once(FIRST).chain(&self.list)
     }
 
+    /// Returns how many patterns there are.
+    pub(crate) fn count(&self) -> u16 {
+        u16::try_from(self.list.len() + 1).unwrap_or(u16::MAX)
+    }
+
     /// Returns the pattern with a number.
+    #[cfg(test)]
     pub(crate) fn get(&self, number: u16) -> Option<Pattern> {
         match number {
             NO_BASE => Some(Pattern::NO_BASE),

@@ -70,6 +70,12 @@ impl RegionId {
         }
     }
 
+    /// Returns the region with this number; `None` where there is none.
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        let number = u32::try_from(number).ok()?;
+        (number & 3 != 3).then_some(Self(number))
+    }
+
     /// Returns a number below 2^19 that is different for every region.
     pub(crate) const fn number(self) -> u64 {
         self.0 as u64

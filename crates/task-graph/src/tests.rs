@@ -3,5 +3,6 @@
 mod batch;
 mod binding;
 mod capacity;
+mod packing;
 mod recording;
 mod rig;

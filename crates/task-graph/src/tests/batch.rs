@@ -1,12 +1,10 @@
 //! A batch of writes is recorded as the same descriptors as its writes one by one.
 
-use std::vec::Vec;
-
 use proptest::prelude::*;
 use wire::npu::sdma;
 use wire::{ErrorCode, Phase};
 
-use super::rig::{Graph, HCCS, Places, ROCE, SUM, Tables, UB, contents, graph, rebased, wqe_tail};
+use super::rig::{Graph, HCCS, Places, ROCE, SUM, Tables, UB, contents, graph, pack, wqe_tail};
 use crate::{
     Caps, ChannelNotify, Part, QueueIndex, Rank, Recorder, RegionId, RegionKind, Task, TaskSink, ThreadId,
     Vectors, WriteBatch,
@@ -71,7 +69,7 @@ proptest! {
         let extent = parts.iter().filter(|part| part.len > 0).map(|part| part.len + part.dst.max(part.src)).max();
         for len in extent.into_iter().flat_map(|end| [end - 1, end]) {
             let places = Places { len, missing: None };
-            let bind = |graph: &Graph| graph.bind(&places, &super::rig::BASE, wqe_tail, &mut Vectors::new());
+            let bind = |graph: &Graph| pack(graph).bind(&places, &super::rig::BASE, wqe_tail, &mut Vectors::new());
             prop_assert_eq!(bind(&one_by_one), bind(&at_once));
         }
     }
@@ -82,9 +80,9 @@ fn a_batch_without_bytes_still_signals() {
     let [one_by_one, at_once] = both(HCCS, false, &[Part { dst: 0, src: 0, len: 0 }]);
     assert_eq!((one_by_one.len(), at_once.len()), (1, 1));
     let mut vectors = Vectors::new();
-    at_once
+    pack(&at_once)
         .bind(&Places { len: 0, missing: None }, &super::rig::BASE, wqe_tail, &mut vectors)
         .expect("no operands");
-    let seen: Vec<_> = rebased(&at_once, QueueIndex(1), &vectors);
+    let seen = pack(&at_once).rebased(QueueIndex(1), &vectors);
     assert_eq!(wire::Sqe::from(seen[0]).opcode, wire::Sqe::RECORD_PEER);
 }

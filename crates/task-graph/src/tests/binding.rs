@@ -9,7 +9,7 @@ use wire::{
 };
 
 use super::rig::{
-    BASE, HCCS, Places, ROCE, ROCE_QUEUE, SUM, UB, UB_QUEUE, graph, rebased, record, span, wqe_tail,
+    BASE, HCCS, Places, ROCE, ROCE_QUEUE, SUM, UB, UB_QUEUE, graph, pack, record, span, wqe_tail,
 };
 use crate::{ChannelNotify, QueueIndex, RegionId, RegionKind, Span, Task, ThreadId, Vectors};
 
@@ -193,12 +193,13 @@ proptest! {
         let (mut graph, mut absolute, mut vectors) = (graph(400), Absolute::default(), Vectors::new());
         record(&mut graph, &tasks).expect("fits");
         let places = Places { len: u64::MAX, missing: None };
-        prop_assert_eq!(graph.bind(&places, &BASE, wqe_tail, &mut vectors), Ok(()));
+        let packed = pack(&graph);
+        prop_assert_eq!(packed.bind(&places, &BASE, wqe_tail, &mut vectors), Ok(()));
         for (thread, task) in tasks {
             absolute.task(thread, task);
         }
         for (queue, expected) in (0..).map(QueueIndex).zip(&absolute.queues) {
-            prop_assert_eq!(&rebased(&graph, queue, &vectors), expected, "queue {:?}", queue);
+            prop_assert_eq!(&packed.rebased(queue, &vectors), expected, "queue {:?}", queue);
         }
         prop_assert_eq!(u64::from(graph.len()), absolute.next);
     }
@@ -217,7 +218,8 @@ fn a_region_that_is_not_bound_or_too_short_is_named() {
     let mut vectors = Vectors::new();
     let mut graph = graph(4);
     record(&mut graph, &[(0, write(100, 28)), (0, write(0, 64)), (1, write(90, 38))]).expect("records");
-    let mut bind = |len, missing| graph.bind(&Places { len, missing }, &BASE, wqe_tail, &mut vectors);
+    let packed = pack(&graph);
+    let mut bind = |len, missing| packed.bind(&Places { len, missing }, &BASE, wqe_tail, &mut vectors);
     assert_eq!(bind(128, None), Ok(()));
     assert_eq!(bind(127, None), Err((ErrorCode::BINDING_EXTENT, far)));
     assert_eq!(bind(63, None), Err((ErrorCode::BINDING_EXTENT, RegionId::INPUT)));
@@ -232,6 +234,6 @@ fn a_span_that_wraps_fits_no_region() {
     let mut graph = graph(1);
     record(&mut graph, &[(0, Task::LocalCopy { dst: span(RegionId::OUTPUT, 0, 4), src })]).expect("records");
     let places = Places { len: u64::MAX - 1, missing: None };
-    let bound = graph.bind(&places, &BASE, wqe_tail, &mut Vectors::new());
+    let bound = pack(&graph).bind(&places, &BASE, wqe_tail, &mut Vectors::new());
     assert_eq!(bound, Err((ErrorCode::BINDING_EXTENT, RegionId::INPUT)));
 }

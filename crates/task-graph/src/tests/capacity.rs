@@ -130,6 +130,6 @@ proptest! {
     }
 }
 
-fn tasks() -> impl Strategy<Value = Vec<(u16, Task)>> {
+pub(super) fn tasks() -> impl Strategy<Value = Vec<(u16, Task)>> {
     prop::collection::vec((0..3_u16, super::binding::task()), 0..200)
 }

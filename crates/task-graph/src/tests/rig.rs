@@ -8,8 +8,8 @@ use wire::npu::{Protocol, roce, sdma, ub};
 use wire::{DataType, Descriptor, DeviceAddr, ReduceOp, Reduction};
 
 use crate::{
-    BLOCK_ENTRIES, Bindings, Block, Bound, LaunchBase, Pattern, QueueIndex, Recorder, RegionId, RegionKind,
-    Resources, Span, Task, TaskGraph, TaskSink, ThreadId, Vectors,
+    BLOCK_ENTRIES, Bindings, Block, Bound, LaunchBase, PackedGraph, Page, Pages, Pattern, QueueIndex,
+    Recorder, RegionId, RegionKind, Resources, Span, Task, TaskGraph, TaskSink, ThreadId, Vectors,
 };
 
 /// This rank; the others are reached over HCCS (0), RoCE (2) and UB (3).
@@ -100,7 +100,7 @@ pub(super) fn contents(graph: &Graph, queue: QueueIndex) -> Vec<(Descriptor, Pat
         let run = graph.run(&cursor, u32::MAX);
         assert!(!run.entries.is_empty() && run.entries.len() <= BLOCK_ENTRIES);
         for (entry, pattern) in run.entries.iter().zip(run.patterns) {
-            seen.push((*entry, graph.pattern(*pattern).expect("interned")));
+            seen.push((*entry, graph.patterns.get(*pattern).expect("interned")));
         }
         graph.advance(&mut cursor, u32::try_from(run.entries.len()).expect("small"));
     }
@@ -108,19 +108,45 @@ pub(super) fn contents(graph: &Graph, queue: QueueIndex) -> Vec<(Descriptor, Pat
     seen
 }
 
-/// As [`contents`], with a launch's bases added.
-pub(super) fn rebased(graph: &Graph, queue: QueueIndex, vectors: &Vectors) -> Vec<Descriptor> {
-    let mut cursor = graph.cursor(queue);
-    let mut seen = Vec::new();
-    while cursor.left() > 0 {
-        // Pieces that end nowhere in particular.
-        let run = graph.run(&cursor, 5);
-        let mut into = [Descriptor::default(); 5];
-        wire::rebase(&mut into, run.entries, run.patterns, vectors.bases());
-        seen.extend_from_slice(&into[..run.entries.len()]);
-        graph.advance(&mut cursor, u32::try_from(run.entries.len()).expect("small"));
+/// A packed copy of a graph, in a pool of its own.
+pub(super) struct Packed {
+    pub(super) pages: Pages<Box<[Page]>>,
+    pub(super) graph: PackedGraph,
+}
+
+pub(super) fn pack(graph: &Graph) -> Packed {
+    let mut pages = Pages::new(std::vec![Page::EMPTY; 400].into_boxed_slice());
+    let graph = pages.pack(graph).expect("fits");
+    Packed { pages, graph }
+}
+
+impl Packed {
+    pub(super) fn bind(
+        &self,
+        places: &Places,
+        base: &LaunchBase,
+        wqe_tail: impl Fn(QueueIndex) -> u32,
+        vectors: &mut Vectors,
+    ) -> Result<(), (wire::ErrorCode, RegionId)> {
+        self.pages.bind(&self.graph, places, base, wqe_tail, vectors)
     }
-    seen
+
+    /// Everything in a queue, with a launch's bases added.
+    pub(super) fn rebased(&self, queue: QueueIndex, vectors: &Vectors) -> Vec<Descriptor> {
+        let mut seen = Vec::new();
+        for run in self.pages.queues(&self.graph).filter(|run| run.queue == queue) {
+            let mut cursor = run.cursor;
+            while cursor.left() > 0 {
+                // Pieces that end nowhere in particular.
+                let mut into = [Descriptor::default(); 5];
+                let taken = self.pages.take(&mut cursor, &mut into, |into, run| {
+                    wire::rebase(into, run.entries, run.patterns, vectors.bases());
+                });
+                seen.extend_from_slice(&into[..taken]);
+            }
+        }
+        seen
+    }
 }
 
 pub(super) fn span(region: RegionId, offset: u64, len: u64) -> Span {

@@ -110,6 +110,9 @@ super::codes! {
     7002 PATTERNS_FULL NoEffect hccl 7 ei 7
         "one chunk of the operation uses more pairs of regions than the kernel can rebind"
         "use a kernel built with larger capacities, or fewer ranks"
+    7003 PAGES_FULL NoEffect hccl 7 ei 7
+        "one chunk of the operation needs more pages than the kernel has for graphs"
+        "use a kernel built with more pages, fewer ranks, or a larger chunk"
     9001 KERNEL_PANIC DeviceLost hccl 4 ei 0
         "the kernel stopped at a defect of its own"
         "report it with the record in the status area; the device needs a restart"

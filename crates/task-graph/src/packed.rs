@@ -1,0 +1,411 @@
+//! Packed graphs: what is submitted, once or a thousand times.
+//!
+//! A recorded graph is copied, queue after queue, into pages of 62 entries: first which queue begins where, then the
+//! patterns, then the descriptors. Pages are chained and come from one pool that the owner lends, so a graph of any
+//! size fits where there are enough pages, and giving them back leaves no gaps. A packed graph never changes.
+
+use core::ops::DerefMut;
+
+use wire::{BASES, Base, DESCRIPTOR_BYTES, Descriptor, ErrorCode};
+
+use crate::RegionId;
+use crate::bind::{Bindings, LaunchBase, Vectors, vector_of};
+use crate::graph::{Block, Cursor, Kinds, QueueIndex, Run, TaskGraph};
+use crate::pattern::{Interned, Pattern};
+
+/// Entries per page.
+pub const PAGE_ENTRIES: usize = PAGE_LEN as usize;
+const PAGE_LEN: u32 = 62;
+/// Queues that one entry describes.
+const QUEUES_PER_ENTRY: u32 = 4;
+/// Patterns that one entry describes.
+const PATTERNS_PER_ENTRY: u32 = 2;
+/// End of a chain.
+const NONE: u32 = u32::MAX;
+
+/// 4 KiB of packed graph.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub struct Page {
+    entries: [Descriptor; PAGE_ENTRIES],
+    numbers: [u16; PAGE_ENTRIES],
+    next: u32,
+}
+const _: () = assert!(size_of::<Page>() == 4096);
+
+impl Page {
+    /// A page with nothing in it.
+    pub const EMPTY: Self = Self {
+        entries: [Descriptor { lanes: [0; 8] }; PAGE_ENTRIES],
+        numbers: [0; PAGE_ENTRIES],
+        next: NONE,
+    };
+}
+
+/// A packed graph: where it begins and what is in it. The pages belong to whoever holds this, until
+/// [`Pages::release`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedGraph {
+    first: u32,
+    pages: u32,
+    queues: u16,
+    patterns: u16,
+    len: u32,
+    kinds: Kinds,
+    steps: u32,
+}
+
+impl PackedGraph {
+    /// Returns how many descriptors there are in all queues.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Returns whether there is no descriptor.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the descriptors by kind.
+    #[must_use]
+    pub const fn kinds(&self) -> Kinds {
+        self.kinds
+    }
+
+    /// Returns the number of steps of the algorithm.
+    #[must_use]
+    pub const fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// Returns how many pages it takes.
+    #[must_use]
+    pub const fn pages(&self) -> u32 {
+        self.pages
+    }
+}
+
+/// A queue of a packed graph: a reader at its first descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueRun {
+    /// The queue.
+    pub queue: QueueIndex,
+    /// Its descriptors.
+    pub cursor: Cursor,
+}
+
+/// The pool of pages.
+#[derive(Debug)]
+pub struct Pages<S> {
+    pages: S,
+    /// First of the pages given back.
+    free: u32,
+    /// Pages from here on have never been taken.
+    fresh: u32,
+    taken: u32,
+}
+
+/// Where the next entry goes while packing, or comes from while reading.
+#[derive(Clone, Copy)]
+struct Place {
+    page: u32,
+    at: u32,
+}
+
+impl<S: DerefMut<Target = [Page]>> Pages<S> {
+    /// Makes a pool of all `pages`.
+    pub const fn new(pages: S) -> Self {
+        Self { pages, free: NONE, fresh: 0, taken: 0 }
+    }
+
+    /// Returns how many pages there are.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        u32::try_from(self.pages.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns how many pages are taken.
+    #[must_use]
+    pub const fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    /// Returns how many pages a recorded graph would take.
+    #[must_use]
+    pub fn needed<B: DerefMut<Target = [Block]>>(graph: &TaskGraph<B>) -> u32 {
+        let queues = u32::try_from(graph.queues().len()).unwrap_or(u32::MAX);
+        let patterns = u32::from(graph.patterns.count());
+        let heads = queues.div_ceil(QUEUES_PER_ENTRY) + patterns.div_ceil(PATTERNS_PER_ENTRY);
+        (heads + graph.len()).div_ceil(PAGE_LEN).max(1)
+    }
+
+    /// Packs a recorded graph.
+    ///
+    /// # Errors
+    /// `PAGES_FULL` when there are not enough pages; none is taken then.
+    pub fn pack<B: DerefMut<Target = [Block]>>(
+        &mut self,
+        graph: &TaskGraph<B>,
+    ) -> Result<PackedGraph, ErrorCode> {
+        let needed = Self::needed(graph);
+        if needed > self.capacity() - self.taken {
+            return Err(ErrorCode::PAGES_FULL);
+        }
+        let first = self.take_chain(needed)?;
+        let mut place = Place { page: first, at: 0 };
+        let queues = u32::try_from(graph.queues().len()).unwrap_or(u32::MAX);
+        // The table of queues is filled in once it is known where each begins.
+        let table = place;
+        self.skip(&mut place, queues.div_ceil(QUEUES_PER_ENTRY));
+        self.write_patterns(&mut place, graph);
+        for (index, &queue) in (0..).zip(graph.queues()) {
+            let head = queue_words(queue, place, graph.queue_len(queue));
+            self.write_queue(table, index, head);
+            self.write_descriptors(&mut place, graph, queue);
+        }
+        Ok(PackedGraph {
+            first,
+            pages: needed,
+            queues: u16::try_from(queues).unwrap_or(u16::MAX),
+            patterns: graph.patterns.count(),
+            len: graph.len(),
+            kinds: graph.kinds(),
+            steps: graph.steps(),
+        })
+    }
+
+    /// Gives the pages of a graph back. It must not be read any more.
+    pub fn release(&mut self, graph: PackedGraph) {
+        let mut last = graph.first;
+        while let Some(next) = self.page(last).map(|page| page.next).filter(|&next| next != NONE) {
+            last = next;
+        }
+        if let Some(page) = self.pages.get_mut(last as usize) {
+            page.next = self.free;
+            self.free = graph.first;
+            self.taken -= graph.pages.min(self.taken);
+        }
+    }
+
+    fn page(&self, index: u32) -> Option<&Page> {
+        self.pages.get(index as usize)
+    }
+
+    /// Takes `count` pages as one chain.
+    fn take_chain(&mut self, count: u32) -> Result<u32, ErrorCode> {
+        let mut first = NONE;
+        for _ in 0..count {
+            let index = match self.free {
+                NONE => self.fresh,
+                free => free,
+            };
+            let page = self.pages.get_mut(index as usize).ok_or(ErrorCode::PAGES_FULL)?;
+            if self.free == NONE {
+                self.fresh += 1;
+            } else {
+                self.free = page.next;
+            }
+            page.next = first;
+            first = index;
+        }
+        self.taken += count;
+        Ok(first)
+    }
+
+    /// Moves a place `count` entries on.
+    fn skip(&self, place: &mut Place, count: u32) {
+        place.at += count;
+        while place.at >= PAGE_LEN {
+            place.at -= PAGE_LEN;
+            place.page = self.page(place.page).map_or(NONE, |page| page.next);
+        }
+    }
+
+    /// Writes one entry and moves on.
+    fn write(&mut self, place: &mut Place, entry: Descriptor) {
+        if let Some(slot) =
+            self.pages.get_mut(place.page as usize).and_then(|page| page.entries.get_mut(place.at as usize))
+        {
+            *slot = entry;
+        }
+        self.skip(place, 1);
+    }
+
+    fn write_patterns<B: DerefMut<Target = [Block]>>(&mut self, place: &mut Place, graph: &TaskGraph<B>) {
+        let mut entry = Descriptor::default();
+        let mut half = 0;
+        for interned in graph.patterns.list() {
+            let words = [interned.pattern.key(), interned.extents[0], interned.extents[1], 0];
+            if let Some(lanes) = entry.lanes.get_mut(4 * half..4 * half + 4) {
+                lanes.copy_from_slice(&words);
+            }
+            half += 1;
+            if half == 2 {
+                self.write(place, core::mem::take(&mut entry));
+                half = 0;
+            }
+        }
+        if half > 0 {
+            self.write(place, entry);
+        }
+    }
+
+    fn write_queue(&mut self, table: Place, index: u32, words: [u64; 2]) {
+        let mut place = table;
+        self.skip(&mut place, index / QUEUES_PER_ENTRY);
+        let at = 2 * (index % QUEUES_PER_ENTRY) as usize;
+        let entry =
+            self.pages.get_mut(place.page as usize).and_then(|page| page.entries.get_mut(place.at as usize));
+        if let Some(lanes) = entry.and_then(|entry| entry.lanes.get_mut(at..at + 2)) {
+            lanes.copy_from_slice(&words);
+        }
+    }
+
+    fn write_descriptors<B: DerefMut<Target = [Block]>>(
+        &mut self,
+        place: &mut Place,
+        graph: &TaskGraph<B>,
+        queue: QueueIndex,
+    ) {
+        let mut cursor = graph.cursor(queue);
+        while cursor.left() > 0 {
+            let run = graph.run(&cursor, PAGE_LEN - place.at);
+            let count = u32::try_from(run.entries.len()).unwrap_or(0);
+            let range = place.at as usize..(place.at + count) as usize;
+            if let Some(page) = self.pages.get_mut(place.page as usize).filter(|_| count > 0) {
+                if let Some(entries) = page.entries.get_mut(range.clone()) {
+                    entries.copy_from_slice(run.entries);
+                }
+                if let Some(numbers) = page.numbers.get_mut(range) {
+                    numbers.copy_from_slice(run.patterns);
+                }
+            } else {
+                return;
+            }
+            graph.advance(&mut cursor, count);
+            self.skip(place, count);
+        }
+    }
+
+    fn entry(&self, place: Place) -> Descriptor {
+        let entry = self.page(place.page).and_then(|page| page.entries.get(place.at as usize));
+        entry.copied().unwrap_or_default()
+    }
+
+    /// Returns the queues that have descriptors, in the order of their first.
+    pub fn queues(&self, graph: &PackedGraph) -> impl Iterator<Item = QueueRun> {
+        let first = Place { page: graph.first, at: 0 };
+        (0..u32::from(graph.queues)).map(move |index| {
+            let mut place = first;
+            self.skip(&mut place, index / QUEUES_PER_ENTRY);
+            let at = 2 * (index % QUEUES_PER_ENTRY) as usize;
+            let entry = self.entry(place);
+            let word = |at: usize| entry.lanes.get(at).copied().unwrap_or(0);
+            queue_run([word(at), word(at + 1)])
+        })
+    }
+
+    /// Returns the patterns in the order of their numbers.
+    fn patterns(&self, graph: &PackedGraph) -> impl Iterator<Item = Interned> {
+        let mut place = Place { page: graph.first, at: 0 };
+        self.skip(&mut place, u32::from(graph.queues).div_ceil(QUEUES_PER_ENTRY));
+        let mut entry = Descriptor::default();
+        (0..u32::from(graph.patterns)).filter_map(move |index| {
+            let half = 4 * (index % PATTERNS_PER_ENTRY) as usize;
+            if half == 0 {
+                entry = self.entry(place);
+                self.skip(&mut place, 1);
+            }
+            let word = |at: usize| entry.lanes.get(half + at).copied().unwrap_or(0);
+            let pattern = Pattern::from_key(word(0))?;
+            Some(Interned::new(pattern, [word(1), word(2)]))
+        })
+    }
+
+    /// Returns the pattern with this number.
+    #[must_use]
+    pub fn pattern(&self, graph: &PackedGraph, number: u16) -> Option<Pattern> {
+        self.patterns(graph).nth(usize::from(number)).map(|interned| interned.pattern)
+    }
+
+    /// Prepares the addition vectors for one launch, after checking that every operand of the graph lies inside the
+    /// region it names. `wqe_tail` gives the low 32 bits of a queue pair's ring position before this graph.
+    ///
+    /// # Errors
+    /// `BINDING_MISSING` or `BINDING_EXTENT` and the region at fault; the graph must not be submitted then.
+    pub fn bind(
+        &self,
+        graph: &PackedGraph,
+        bindings: &impl Bindings,
+        base: &LaunchBase,
+        wqe_tail: impl Fn(QueueIndex) -> u32,
+        vectors: &mut Vectors,
+    ) -> Result<(), (ErrorCode, RegionId)> {
+        for (interned, vector) in self.patterns(graph).zip(vectors.bases_mut()) {
+            *vector = Base(vector_of(&interned, bindings, base, &wqe_tail)?);
+        }
+        Ok(())
+    }
+
+    /// Returns at most `most` of the descriptors ahead of `cursor` that lie together; empty only at the end.
+    #[inline]
+    #[must_use]
+    pub fn run(&self, cursor: &Cursor, most: u32) -> Run<'_> {
+        let len = cursor.left.min(most).min(PAGE_LEN.saturating_sub(cursor.at));
+        let range = cursor.at as usize..(cursor.at + len) as usize;
+        let page = self.page(cursor.block);
+        Run {
+            entries: page.and_then(|page| page.entries.get(range.clone())).unwrap_or(&[]),
+            patterns: page.and_then(|page| page.numbers.get(range)).unwrap_or(&[]),
+        }
+    }
+
+    /// Fills `into` with the descriptors ahead of `cursor` and moves it past them; `copy` gets each run and the
+    /// entries for it, of the same length. Returns how many there were.
+    #[inline]
+    pub fn take(
+        &self,
+        cursor: &mut Cursor,
+        into: &mut [Descriptor],
+        mut copy: impl FnMut(&mut [Descriptor], Run<'_>),
+    ) -> usize {
+        let mut taken = 0;
+        let mut rest = into;
+        loop {
+            let run = self.run(cursor, u32::try_from(rest.len()).unwrap_or(u32::MAX));
+            let count = run.entries.len();
+            let Some((now, later)) = rest.split_at_mut_checked(count).filter(|_| count > 0) else {
+                return taken;
+            };
+            copy(now, run);
+            let steps = u32::try_from(count).unwrap_or(0);
+            cursor.left -= steps.min(cursor.left);
+            let mut place = Place { page: cursor.block, at: cursor.at };
+            self.skip(&mut place, steps);
+            (cursor.block, cursor.at) = (place.page, place.at);
+            rest = later;
+            taken += count;
+        }
+    }
+}
+
+/// Queue, first entry and length in two words.
+fn queue_words(queue: QueueIndex, place: Place, len: u32) -> [u64; 2] {
+    [u64::from(queue.0) | u64::from(place.at) << 16 | u64::from(place.page) << 32, u64::from(len)]
+}
+
+fn queue_run([head, len]: [u64; 2]) -> QueueRun {
+    let [q0, q1, a0, a1, p0, p1, p2, p3] = head.to_le_bytes();
+    QueueRun {
+        queue: QueueIndex(u16::from_le_bytes([q0, q1])),
+        cursor: Cursor {
+            block: u32::from_le_bytes([p0, p1, p2, p3]),
+            at: u32::from(u16::from_le_bytes([a0, a1])),
+            left: u32::try_from(len).unwrap_or(0),
+        },
+    }
+}
+
+const _: () = assert!(BASES >= PAGE_ENTRIES && DESCRIPTOR_BYTES == 64);
