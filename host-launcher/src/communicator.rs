@@ -359,8 +359,7 @@ impl<'c> Communicator<'c> {
                 .values()
                 .chain(&self.retired)
                 .for_each(|resources| resources.discard(self.cluster));
-            let silent = (0..self.size()).find(|rank| !has_answered(*rank));
-            silent.inspect(|rank| self.cluster.wake(*rank)).is_none()
+            (0..self.size()).all(has_answered)
         };
         match machine.run_until(answered, Instant::now().checked_add(QUIESCE)) {
             Outcome::Done => Ok(()),

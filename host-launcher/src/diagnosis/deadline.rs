@@ -174,7 +174,6 @@ fn victim_of<'a>(culprit: u32, waits: &[Wait<'a>]) -> Option<Wait<'a>> {
 /// Nothing is in the rings of a rank, and yet not everything is done: its kernel has not answered.
 fn silent(comm: &Communicator<'_>, culprit: u32, waits: &[Wait<'_>]) -> Report {
     let first = comm.ranks[culprit as usize].in_flight.front().map_or(0, |launched| launched.sequence);
-    comm.cluster.wake(culprit);
     let window = comm.cluster.npu(culprit).window();
     // ORDER: values for a message.
     let word = |at| window.word(at).load(Ordering::Acquire);
