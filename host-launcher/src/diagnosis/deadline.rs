@@ -177,22 +177,19 @@ fn silent(comm: &Communicator<'_>, culprit: u32, waits: &[Wait<'_>]) -> Report {
     let window = comm.cluster.npu(culprit).window();
     // ORDER: values for a message.
     let word = |at| window.word(at).load(Ordering::Acquire);
-    let base = if goes_on(comm, || (word(HEARTBEAT), word(LAUNCH_HEAD))) {
-        Report {
-            cause: format!(
-                "the kernel of rank {culprit} is still at work on operation #{first}: it is only slow."
-            ),
-            remedy: SLOW.to_owned(),
-            peer_state: "kernel alive".to_owned(),
-            ..report(comm, ErrorCode::HOST_NOTIFY_TIMEOUT, culprit, first)
-        }
+    let (code, cause, peer_state) = if comm.has_submitted_all(culprit) {
+        let cause = format!("the device of rank {culprit} does not execute what its kernel has submitted.");
+        (ErrorCode::HOST_NOTIFY_TIMEOUT, cause, "kernel done")
+    } else if goes_on(comm, || (word(HEARTBEAT), word(LAUNCH_HEAD))) {
+        let cause =
+            format!("the kernel of rank {culprit} is still at work on operation #{first}: it is only slow.");
+        (ErrorCode::HOST_NOTIFY_TIMEOUT, cause, "kernel alive")
     } else {
-        Report {
-            cause: format!("the kernel of rank {culprit} has not answered the launch of operation #{first}."),
-            peer_state: "kernel silent".to_owned(),
-            ..report(comm, ErrorCode::KERNEL_SILENT, culprit, first)
-        }
+        let cause =
+            format!("the kernel of rank {culprit} has not answered the launch of operation #{first}.");
+        (ErrorCode::KERNEL_SILENT, cause, "kernel silent")
     };
+    let base = Report { cause, peer_state: peer_state.to_owned(), ..report(comm, code, culprit, first) };
     match victim_of(culprit, waits) {
         Some(wait) => located(comm, wait, base),
         None => base,
