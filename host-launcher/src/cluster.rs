@@ -14,7 +14,7 @@ use device_model::fabric::{Fabric, FabricConfig};
 use device_model::machine::{Machine, MachineConfig, Outcome};
 use device_model::platform::ModelPlatform;
 use wire::ErrorCode;
-use wire::boot::WindowPlace;
+use wire::boot::{MAX_CORES, WindowPlace};
 use wire::npu::{KERNEL_STATE, KernelState, LOG, LOG_BYTES};
 
 use crate::error::{Error, Result};
@@ -24,6 +24,8 @@ use crate::topology::Topology;
 
 /// Pages in which a kernel of this process keeps graphs: 2 MiB.
 const CACHE_PAGES: usize = 512;
+/// Name of the machines that must be woken.
+const PER_NPU: &str = "qemu-per-npu";
 /// Windows are multiples of this many bytes.
 const WINDOW_GRANULE: u64 = 2 << 20;
 
@@ -41,6 +43,16 @@ pub enum Aicpu {
     },
 }
 
+impl Aicpu {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Thread => "thread",
+            Self::Qemu { options, .. } if options.per_npu => PER_NPU,
+            Self::Qemu { .. } => "qemu",
+        }
+    }
+}
+
 /// A fabric with a kernel on every NPU, one NPU per rank of its topology.
 #[derive(Debug)]
 pub struct Cluster {
@@ -48,6 +60,7 @@ pub struct Cluster {
     npus: Vec<Npu>,
     machine: Machine,
     guests: Vec<Guest>,
+    aicpu: &'static str,
 }
 
 impl Cluster {
@@ -78,7 +91,7 @@ impl Cluster {
             }
             Aicpu::Qemu { image, options } => boot(fabric, image, options)?,
         };
-        let cluster = Self { topology, npus, machine, guests };
+        let cluster = Self { topology, npus, machine, guests, aicpu: aicpu.name() };
         cluster.wait_until_ready()?;
         Ok(cluster)
     }
@@ -104,7 +117,13 @@ impl Cluster {
         &self.machine
     }
 
-    /// Returns the emulated machines, where the kernels run in such: one for all NPUs, or one for each.
+    /// Returns what runs the kernels, by the name users know.
+    #[must_use]
+    pub fn aicpu(&self) -> &'static str {
+        self.aicpu
+    }
+
+    /// Returns the emulated machines, where the kernels run in such: one for up to 16 NPUs, or one for each.
     #[must_use]
     pub fn guests(&self) -> &[Guest] {
         &self.guests
@@ -120,8 +139,8 @@ impl Cluster {
 
     /// Tells the kernel of a rank that there may be something to do for it; needed after every post.
     pub fn wake(&self, rank: u32) {
-        // One machine for all NPUs never sleeps.
-        if self.guests.len() == self.npus.len()
+        // A machine for several NPUs never sleeps.
+        if self.aicpu == PER_NPU
             && let Some(guest) = self.guests.get(rank as usize)
         {
             guest.wake();
@@ -180,7 +199,7 @@ fn boot(fabric: &Fabric, image: &Image, options: &Options) -> Result<Vec<Guest>>
         windows.push(WindowPlace { device_addr: window.base(), offset, len: window.bytes() });
         offset += window.bytes();
     }
-    let per_machine = if options.per_npu { 1 } else { windows.len() };
+    let per_machine = if options.per_npu { 1 } else { MAX_CORES };
     let start = |windows| Guest::start(image, windows, fabric.file(), options);
     let guests: Vec<Guest> = windows.chunks(per_machine).map(start).collect::<Result<_>>()?;
     guests.iter().try_for_each(|guest| guest.wait_until_running(options.deadline))?;

@@ -41,7 +41,8 @@ pub struct Options {
     /// it does not yield is the same in every run.
     pub count_instructions: bool,
     /// A cluster gets a machine of one core for each NPU, which sleeps while there is nothing to do; otherwise one
-    /// machine with a core for each NPU, which uses one processor of the host all the time and answers faster.
+    /// machine with a core for each of up to 16 NPUs, which uses one processor of the host all the time and answers
+    /// faster.
     pub per_npu: bool,
 }
 

@@ -294,11 +294,7 @@ impl<'c> Run<'c> {
             measured_min_us: times.first().copied().unwrap_or(0.0),
             expand_ns: expand.get(middle).copied().unwrap_or(0),
             submit_ns: submit.get(middle).copied().unwrap_or(0),
-            aicpu: match self.cluster.guests().len() {
-                0 => "thread",
-                1 => "qemu",
-                _ => "qemu-per-npu",
-            },
+            aicpu: self.cluster.aicpu(),
         })
     }
 

@@ -183,6 +183,15 @@ fn machines_of_their_own_carry_out_an_operation_longer_than_their_rings() {
 }
 
 #[test]
+fn more_npus_than_a_machine_has_cores_share_several() {
+    let Some(path) = image() else { return };
+    let aicpu = Aicpu::Qemu { image: Image::read(&path).unwrap(), options: Options::default() };
+    let topology = Topology::new(&RankTable::uniform(17, 8).unwrap());
+    let cluster = Cluster::start(topology, 1 << 20, &aicpu).unwrap();
+    assert_eq!((cluster.guests().len(), cluster.aicpu()), (2, "qemu"), "and all 17 kernels take launches");
+}
+
+#[test]
 fn the_text_log_names_core_window_and_source() {
     let fabric = Fabric::new(3);
     let Some((_guest, _)) = boot(&fabric, &Options::default()) else { return };

@@ -2,7 +2,7 @@
 //!
 //! Needs the image in `AICPU_IMAGE_ELF`, which `cargo xtask test` builds and names; without it nothing is tested. The
 //! record (`tests/golden/instructions.txt`) holds for one compiler; with another one it is only tested that two runs
-//! agree.
+//! agree. To record anew, delete the file and run this test once with `AICPU_TS_WRITE_MISSING_GOLDEN_FILES` set.
 
 use core::fmt::Write as _;
 use std::path::Path;
@@ -63,9 +63,12 @@ fn instructions_per_descriptor_are_those_on_record() {
     assert_eq!(counts, again, "two runs of one image differ");
 
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/instructions.txt");
-    let recorded = std::fs::read_to_string(&golden).unwrap().replace("\r\n", "\n");
     let compiler = compiler(image().bytes());
     let now = record(&compiler, &counts);
+    if std::env::var_os("AICPU_TS_WRITE_MISSING_GOLDEN_FILES").is_some() && !golden.exists() {
+        std::fs::write(&golden, &now).unwrap();
+    }
+    let recorded = std::fs::read_to_string(&golden).unwrap().replace("\r\n", "\n");
     if recorded.lines().next() != now.lines().next() {
         println!(
             "not compared: the record is of another compiler than {compiler}; these are its counts:\n{now}"
@@ -74,7 +77,7 @@ fn instructions_per_descriptor_are_those_on_record() {
     }
     assert!(
         recorded == now,
-        "{}If that is wanted, tests/golden/instructions.txt becomes:\n{now}",
+        "{}If that is wanted, record anew (see the head of this file):\n{now}",
         changes(&recorded, &counts)
     );
 }

@@ -32,6 +32,16 @@ wire_enum! {
     }
 }
 
+wire_enum! {
+    /// Whether the kernel may replay a recorded graph, and keep the one it records.
+    CacheMode, LAUNCH_CACHE { On = 0 "on", Off = 1 "off", Hccl = 2 "hccl" }
+}
+
+wire_enum! {
+    /// What the cache did for a launch.
+    CacheOutcome, LAUNCH_CACHE { Bypassed = 0 "bypassed", Hit = 1 "hit", Miss = 2 "miss" }
+}
+
 /// One user buffer of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -102,8 +112,10 @@ pub struct LaunchArgs {
     pub context_len: u32,
     /// [`Staging`] number.
     pub staging: u8,
+    /// [`CacheMode`] number.
+    pub cache: u8,
     /// Zero.
-    pub reserved: [u8; 3],
+    pub reserved: [u8; 2],
     /// Input.
     pub input: Buffer,
     /// Output.
@@ -167,6 +179,8 @@ pub struct Launch {
     pub algorithm: Algorithm,
     /// Where the algorithm works.
     pub staging: Staging,
+    /// Whether graphs may be replayed and kept.
+    pub cache: CacheMode,
     /// Elements per rank.
     pub count: u64,
     /// Upper bound of elements per chunk and rank, 0 for none.
@@ -219,6 +233,7 @@ impl Launch {
             reduce,
             algorithm: Algorithm::try_from(args.algorithm)?,
             staging: Staging::try_from(args.staging)?,
+            cache: CacheMode::try_from(args.cache)?,
             count: args.count,
             chunk: args.chunk,
             piece: args.piece,
@@ -233,7 +248,7 @@ impl Launch {
 }
 
 fn check_header(args: &LaunchArgs) -> Result<(), ErrorCode> {
-    let reserved_zero = args.reserved == [0; 3]
+    let reserved_zero = args.reserved == [0; 2]
         && args.reserved1 == 0
         && args.reserved2 == [0; 12]
         && args.input.reserved == 0

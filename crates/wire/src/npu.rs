@@ -129,10 +129,14 @@ pub struct Status {
     /// Doorbells rung.
     pub doorbells: u32,
     /// Most steps of one chunk.
-    pub steps: u32,
+    pub steps: u16,
+    /// [`CacheOutcome`](crate::launch::CacheOutcome) number.
+    pub cache: u8,
+    /// Zero.
+    pub reserved: u8,
     /// With an error: byte offset in the context, or the value at fault.
     pub detail: u64,
-    /// Time spent expanding, ticks of the kernel's clock in nanoseconds.
+    /// Time spent expanding (0 for a hit), ticks of the kernel's clock in nanoseconds.
     pub expand_ns: u64,
     /// Time spent rebinding, writing and announcing descriptors, nanoseconds.
     pub submit_ns: u64,

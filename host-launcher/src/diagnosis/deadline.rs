@@ -174,26 +174,22 @@ fn victim_of<'a>(culprit: u32, waits: &[Wait<'a>]) -> Option<Wait<'a>> {
 /// Nothing is in the rings of a rank, and yet not everything is done: its kernel has not answered.
 fn silent(comm: &Communicator<'_>, culprit: u32, waits: &[Wait<'_>]) -> Report {
     let first = comm.ranks[culprit as usize].in_flight.front().map_or(0, |launched| launched.sequence);
-    comm.cluster.wake(culprit);
     let window = comm.cluster.npu(culprit).window();
     // ORDER: values for a message.
     let word = |at| window.word(at).load(Ordering::Acquire);
-    let base = if goes_on(comm, || (word(HEARTBEAT), word(LAUNCH_HEAD))) {
-        Report {
-            cause: format!(
-                "the kernel of rank {culprit} is still at work on operation #{first}: it is only slow."
-            ),
-            remedy: SLOW.to_owned(),
-            peer_state: "kernel alive".to_owned(),
-            ..report(comm, ErrorCode::HOST_NOTIFY_TIMEOUT, culprit, first)
-        }
+    let (code, cause, peer_state) = if comm.has_submitted_all(culprit) {
+        let cause = format!("the device of rank {culprit} does not execute what its kernel has submitted.");
+        (ErrorCode::HOST_NOTIFY_TIMEOUT, cause, "kernel done")
+    } else if goes_on(comm, || (word(HEARTBEAT), word(LAUNCH_HEAD))) {
+        let cause =
+            format!("the kernel of rank {culprit} is still at work on operation #{first}: it is only slow.");
+        (ErrorCode::HOST_NOTIFY_TIMEOUT, cause, "kernel alive")
     } else {
-        Report {
-            cause: format!("the kernel of rank {culprit} has not answered the launch of operation #{first}."),
-            peer_state: "kernel silent".to_owned(),
-            ..report(comm, ErrorCode::KERNEL_SILENT, culprit, first)
-        }
+        let cause =
+            format!("the kernel of rank {culprit} has not answered the launch of operation #{first}.");
+        (ErrorCode::KERNEL_SILENT, cause, "kernel silent")
     };
+    let base = Report { cause, peer_state: peer_state.to_owned(), ..report(comm, code, culprit, first) };
     match victim_of(culprit, waits) {
         Some(wait) => located(comm, wait, base),
         None => base,

@@ -236,6 +236,22 @@ fn a_device_that_stops() {
     }
 }
 
+/// A device that has been reset does not know the queues it had.
+#[test]
+fn a_device_that_has_been_reset() {
+    let cluster = cluster(3);
+    let mut scene = Scene::new(&cluster);
+    warm(scene.bench(), Algorithm::Ring);
+    cluster.machine().reset(1);
+    scene.bench().launch(&case(Algorithm::Ring)).unwrap();
+    let failure = scene.failure();
+    let rank = failure.error().diagnosis().unwrap().rank;
+    let report = failure.assert(ErrorCode::HOST_NOTIFY_TIMEOUT, 1, rank, Some(1));
+    let cause = "the device of rank 1 does not execute what its kernel has submitted.";
+    assert!(report.cause.starts_with(cause), "{}", failure.error());
+    scene.recovers();
+}
+
 #[test]
 fn a_queue_pair_in_its_error_state() {
     let cluster = world::threads(4, Place::TwoServers, 24 << 20);

@@ -87,9 +87,9 @@ fn a_deadline_that_is_too_short_for_the_image() {
     }
 }
 
-/// Cores that sleep are woken for what is left to do when a communicator is destroyed.
+/// Cores that sleep finish what they are at when a communicator is destroyed.
 #[test]
-fn sleeping_cores_are_woken_when_a_communicator_goes() {
+fn sleeping_cores_finish_when_a_communicator_goes() {
     let Some(Aicpu::Qemu { image, mut options }) = world::image() else { return };
     options.per_npu = true;
     let aicpu = Aicpu::Qemu { image, options };

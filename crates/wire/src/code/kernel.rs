@@ -44,6 +44,9 @@ super::codes! {
     1114 LAUNCH_OVERLAP NoEffect hccl 1 ei 3
         "input and output overlap without being the same buffer"
         "use the same buffer for both (in place) or two buffers that do not touch"
+    1115 LAUNCH_CACHE NoEffect hccl 1 ei 3
+        "the cache mode number is unknown"
+        "build launcher and kernel from the same commit"
     2001 CONTEXT_MAGIC NoEffect hccl 4 ei 8
         "these bytes are not a resource context"
         "the context address in the launch arguments is wrong; create the communicator anew"

@@ -107,7 +107,7 @@ pub(crate) struct RunArgs {
 pub(crate) enum AicpuKind {
     /// A thread of this process
     Thread,
-    /// The aarch64 image under QEMU, one machine for all NPUs: fast, and keeps a processor busy
+    /// The aarch64 image under QEMU, one machine for up to 16 NPUs: fast, and keeps a processor busy
     Qemu,
     /// The same with a machine for each NPU, which sleeps while there is nothing to do
     QemuPerNpu,
