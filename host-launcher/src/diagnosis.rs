@@ -198,7 +198,7 @@ fn place(
     let status = comm.answer_to(rank, sequence);
     let of = |total: u32| if total == 0 { String::new() } else { format!(" of {total}") };
     let (steps, tasks) = status.map_or((0, 0), |status| (status.steps, status.sqes + status.wqes));
-    format!("rank {rank}, step {step}{} ({phase}), task {task}{}, {what}", of(steps), of(tasks))
+    format!("rank {rank}, step {step}{} ({phase}), task {task}{}, {what}", of(u32::from(steps)), of(tasks))
 }
 
 /// Operation sequence and index within the operation.

@@ -270,7 +270,7 @@ impl<'c> Run<'c> {
             reduce: ReduceOp::name(reduce),
             verified: repetitions > 0,
             repetitions,
-            steps: last.iter().map(|done| done.status.steps).max().unwrap_or(0),
+            steps: last.iter().map(|done| u32::from(done.status.steps)).max().unwrap_or(0),
             chunks: last.iter().map(|done| done.status.chunks).max().unwrap_or(0),
             host_ops: HOST_OPS,
             launches: 1,

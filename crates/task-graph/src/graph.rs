@@ -77,7 +77,7 @@ pub struct TaskGraph<S> {
     touched: Vec<QueueIndex, QUEUES>,
     pub(crate) patterns: PatternTable,
     pub(crate) kinds: Kinds,
-    pub(crate) steps: u32,
+    pub(crate) steps: u16,
     len: u32,
 }
 
@@ -159,7 +159,7 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
 
     /// Returns the number of steps of the algorithm.
     #[must_use]
-    pub const fn steps(&self) -> u32 {
+    pub const fn steps(&self) -> u16 {
         self.steps
     }
 

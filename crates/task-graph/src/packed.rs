@@ -52,7 +52,7 @@ pub struct PackedGraph {
     patterns: u16,
     len: u32,
     kinds: Kinds,
-    steps: u32,
+    steps: u16,
 }
 
 impl PackedGraph {
@@ -76,7 +76,7 @@ impl PackedGraph {
 
     /// Returns the number of steps of the algorithm.
     #[must_use]
-    pub const fn steps(&self) -> u32 {
+    pub const fn steps(&self) -> u16 {
         self.steps
     }
 

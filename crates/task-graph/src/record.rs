@@ -264,7 +264,7 @@ impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
     fn mark(&mut self, phase: Phase, step: u16) {
         (self.labels.phase, self.labels.step) = (phase, step);
         if phase == Phase::Run {
-            self.graph.steps = self.graph.steps.max(u32::from(step) + 1);
+            self.graph.steps = self.graph.steps.max(step.saturating_add(1));
         }
     }
 
