@@ -83,11 +83,11 @@ fn layouts() -> [Layout; 16] {
         Cqe { task address code queue step peer position skeleton opcode reserved phase }
         LaunchArgs {
             magic abi blocks sequence checksum instance epoch op dtype reduce algorithm count chunk piece context
-            context_len staging reserved input output start_notify done_notify timeout_ms reserved1 reserved2
+            context_len staging cache reserved input output start_notify done_notify timeout_ms reserved1 reserved2
         }
         Buffer { addr len token reserved peers }
         PeerBuffer { addr len token reserved }
-        Status { sequence code chunks sqes wqes doorbells steps detail expand_ns submit_ns kinds }
+        Status { sequence code chunks sqes wqes doorbells steps cache reserved detail expand_ns submit_ns kinds }
         TraceEvent { time_ns sequence kind reserved queue first second }
         RegionSlot { addr len token access generation reserved }
         ChannelSlot { peer_npu connected protocol queue reduce_types reduce_ops max_len reserved }

@@ -124,6 +124,7 @@ fn unparse(launch: &Launch) -> LaunchArgs {
         context: launch.context.0,
         context_len: launch.context.1,
         staging: launch.staging as u8,
+        cache: launch.cache as u8,
         input: launch.input,
         output: launch.output,
         start_notify: launch.start_notify,
