@@ -106,6 +106,10 @@ impl OwnedContext {
         &self.regions
     }
 
+    pub(crate) fn channels(&self) -> &[ChannelEntry] {
+        &self.channels
+    }
+
     /// Returns the resources and, apart from them, the rings.
     pub(crate) fn split(&mut self) -> Result<(Resources<'_>, &mut [SubmissionRing]), ErrorCode> {
         let context = Context {

@@ -1,25 +1,48 @@
-//! Where the graph of a chunk comes from: recorded, packed, and given back.
+//! Where the graph of a chunk comes from: replayed from the cache, or recorded, packed, and kept where it may be.
+//!
+//! Either way it is a packed graph, which is bound and submitted in one and the same way. A recording is published
+//! only once it is packed whole; whatever fails before leaves nothing that can hit. What the cache refuses runs all
+//! the same, from pages that are reserved for one graph of the largest size.
 
 use core::ops::DerefMut;
 
+use task_cache::{Directory, Key, Limits, SlotId};
 use task_graph::{Block, PackedGraph, Page, Pages, TaskGraph};
 use wire::ErrorCode;
+use wire::launch::CacheOutcome;
 
+use crate::LARGEST_GRAPH_PAGES;
 use crate::context::OwnedContext;
 use crate::job::Job;
+
+/// Graphs that are kept at once.
+const KEPT: usize = 256;
+
+/// The graph that is being submitted, and whose it is.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    graph: PackedGraph,
+    /// The cache's entry; `None` for a graph that is given back after submission.
+    entry: Option<SlotId>,
+}
 
 /// Everything graphs are made of and kept in.
 #[derive(Debug)]
 pub(crate) struct Graphs<S, T> {
     recorder: TaskGraph<S>,
     pages: Pages<T>,
-    /// The graph that is being submitted.
-    held: Option<PackedGraph>,
+    directory: Directory<PackedGraph, KEPT>,
+    held: Option<Held>,
 }
 
 impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
     pub(crate) const fn new(blocks: S, pages: T) -> Self {
-        Self { recorder: TaskGraph::new(blocks), pages: Pages::new(pages), held: None }
+        Self {
+            recorder: TaskGraph::new(blocks),
+            pages: Pages::new(pages),
+            directory: Directory::new(),
+            held: None,
+        }
     }
 
     /// Replaces the memory; nothing has been recorded yet.
@@ -28,31 +51,80 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         self.pages = Pages::new(pages);
     }
 
+    /// Shares out the pages: one graph of the largest size can always be submitted, the cache has the rest, and one
+    /// communicator at most three quarters of that.
+    pub(crate) fn set_limits(&mut self) {
+        let reserved = u32::try_from(LARGEST_GRAPH_PAGES).unwrap_or(u32::MAX);
+        let units = u64::from(self.pages.capacity().saturating_sub(reserved));
+        let quota_slots = KEPT as u64 * 3 / 4;
+        self.directory.set_limits(Limits { units, quota_units: units * 3 / 4, quota_slots, evict: true });
+    }
+
     pub(crate) fn pages(&self) -> &Pages<T> {
         &self.pages
     }
 
     /// Returns the graph that is being submitted.
     pub(crate) fn held(&self) -> Option<&PackedGraph> {
-        self.held.as_ref()
+        self.held.as_ref().map(|held| &held.graph)
     }
 
-    /// Gets the graph of the job's next chunk; it is held until [`put_back`](Self::put_back).
+    /// Gets the graph of the job's next chunk; it is held until [`put_back`](Self::put_back). With a key, the cache
+    /// is asked first and told afterwards.
     ///
     /// # Errors
     /// What the template, the recorder or the pages refuse; nothing is held then.
-    pub(crate) fn obtain(&mut self, job: &Job, context: &mut OwnedContext) -> Result<PackedGraph, ErrorCode> {
+    pub(crate) fn obtain(
+        &mut self,
+        job: &Job,
+        context: &mut OwnedContext,
+        key: Option<&Key>,
+    ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
         self.put_back();
+        if let Some(hit) = key.and_then(|key| self.directory.lookup(key)) {
+            // An entry that was just found can be pinned.
+            let entry = self.directory.pin(hit.id).is_ok().then_some(hit.id);
+            self.held = entry.map(|entry| Held { graph: hit.payload, entry: Some(entry) });
+            return Ok((hit.payload, CacheOutcome::Hit));
+        }
         job.record(context, &mut self.recorder)?;
-        let graph = self.pages.pack(&self.recorder)?;
-        self.held = Some(graph);
-        Ok(graph)
+        let entry = key.and_then(|key| self.begin(key));
+        let packed = self.pages.pack(&self.recorder);
+        let entry = entry.filter(|&entry| match packed {
+            Ok(graph) => self.publish(entry, graph),
+            Err(_) => !self.directory.abandon(entry),
+        });
+        let graph = packed?;
+        self.held = Some(Held { graph, entry });
+        Ok((graph, if key.is_some() { CacheOutcome::Miss } else { CacheOutcome::Bypassed }))
     }
 
-    /// Gives the graph that was submitted back.
+    /// Makes room for the recorded graph; `None` when the cache will not have it, which it counts.
+    fn begin(&mut self, key: &Key) -> Option<SlotId> {
+        let needed = Pages::<T>::needed(&self.recorder);
+        let pages = &mut self.pages;
+        self.directory.begin(key, needed, &mut |graph| pages.release(graph)).ok()
+    }
+
+    /// Publishes a graph that is packed whole, and pins it; returns whether the cache has it now.
+    fn publish(&mut self, entry: SlotId, graph: PackedGraph) -> bool {
+        let published = self.directory.verify(entry).is_ok() && self.directory.publish(entry, graph).is_ok();
+        if !published {
+            self.directory.abandon(entry);
+        }
+        published && self.directory.pin(entry).is_ok()
+    }
+
+    /// Gives the graph that was submitted back, to the cache or to the pool.
     pub(crate) fn put_back(&mut self) {
-        if let Some(graph) = self.held.take() {
-            self.pages.release(graph);
+        let Some(held) = self.held.take() else { return };
+        match held.entry {
+            None => self.pages.release(held.graph),
+            Some(entry) => {
+                let pages = &mut self.pages;
+                // It was pinned when it was taken.
+                let _ = self.directory.unpin(entry, &mut |graph| pages.release(graph));
+            }
         }
     }
 }

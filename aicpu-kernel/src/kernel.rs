@@ -5,7 +5,7 @@ use core::ops::DerefMut;
 use hal::Platform;
 use ring::Completions;
 use task_graph::{Block, Page, Vectors};
-use wire::launch::{Launch, Staging};
+use wire::launch::{CacheOutcome, Launch, Staging};
 use wire::npu::{
     CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES,
     STATUSES, Status,
@@ -14,6 +14,7 @@ use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent, TraceKind};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::bindings::PeerTables;
+use crate::cache_key;
 use crate::context::ContextTable;
 use crate::graphs::Graphs;
 use crate::job::Job;
@@ -93,6 +94,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
     /// # Errors
     /// `CONTEXT_ADDRESS` when the window is not what the platform says.
     pub fn start(&mut self) -> Result<(), ErrorCode> {
+        self.graphs.set_limits();
         self.answered = self.platform.load(self.at(LAUNCH_HEAD)?)?;
         self.completions = Completions::starting_at(self.platform.load(self.at(CQ_HEAD)?)?);
         let state = self.at(KERNEL_STATE)?;
@@ -242,10 +244,14 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         let context = self.contexts.get(job.context)?;
         let mut before = self.now_ns;
         if self.submission.is_done() {
-            let graph = self.graphs.obtain(job, context)?;
-            self.now_ns = self.platform.now_ns();
-            job.status.expand_ns += self.now_ns.saturating_sub(before);
-            before = self.now_ns;
+            let key = job.plan.as_ref().and_then(|plan| cache_key::of(&job.launch, plan, context));
+            let (graph, outcome) = self.graphs.obtain(job, context, key.as_ref())?;
+            job.status.cache = outcome as u8;
+            if outcome != CacheOutcome::Hit {
+                self.now_ns = self.platform.now_ns();
+                job.status.expand_ns += self.now_ns.saturating_sub(before);
+                before = self.now_ns;
+            }
             let pages = self.graphs.pages();
             job.bind(context, (pages, &graph), &self.peers, &mut self.vectors)?;
             self.submission.start(pages, &graph, |queue| context.is_pair(queue));

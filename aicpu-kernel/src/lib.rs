@@ -16,6 +16,7 @@
 )]
 
 mod bindings;
+mod cache_key;
 mod context;
 mod graphs;
 mod job;
