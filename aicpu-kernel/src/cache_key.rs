@@ -50,7 +50,8 @@ pub(crate) fn of(launch: &Launch, plan: &Plan, context: &OwnedContext) -> Option
 
 /// What the field's policy asks of a launch.
 fn request(launch: &Launch, plan: &Plan, context: &OwnedContext) -> Request {
-    let protocols = context.channels().iter().filter_map(|channel| npu::Protocol::try_from(channel.protocol).ok());
+    let protocols =
+        context.channels().iter().filter_map(|channel| npu::Protocol::try_from(channel.protocol).ok());
     Request {
         op: operation(launch.op),
         dtype: launch.dtype,

@@ -16,6 +16,7 @@ use aicpu_kernel::MAX_RANKS;
 use device_model::driver::LaunchTicket;
 use device_model::machine::Outcome;
 use wire::ErrorCode;
+use wire::launch::CacheMode;
 use wire::launch::{Algorithm, Staging};
 use wire::npu::Status;
 
@@ -42,6 +43,8 @@ pub struct Config {
     pub timeout: Duration,
     /// Where the timeout comes from, for messages.
     pub timeout_source: String,
+    /// Whether kernels may replay recorded graphs and keep them.
+    pub cache: CacheMode,
 }
 
 impl Default for Config {
@@ -51,6 +54,7 @@ impl Default for Config {
             buffer_bytes: 200 << 20,
             timeout: Duration::from_secs(1836),
             timeout_source: "the default of HCCL_EXEC_TIMEOUT".to_owned(),
+            cache: CacheMode::On,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde::Serialize;
-use wire::launch::{Algorithm, OpKind, Staging};
+use wire::launch::{Algorithm, CacheOutcome, OpKind, Staging};
 use wire::npu::Protocol;
 use wire::{DataType, ErrorCode, ReduceOp};
 
@@ -65,10 +65,18 @@ pub struct Summary {
     pub measured_us: f64,
     /// Fastest, microseconds.
     pub measured_min_us: f64,
-    /// Median time the kernels spent expanding, all ranks, nanoseconds of the kernels' clocks.
+    /// Launches that replayed a graph, over all ranks and repetitions.
+    pub cache_hits: u64,
+    /// Launches that recorded a graph which is kept if it fits.
+    pub cache_misses: u64,
+    /// Launches that recorded a graph without asking the cache.
+    pub cache_bypassed: u64,
+    /// Median time the kernels spent expanding in the repetitions that expanded, all ranks, nanoseconds of the
+    /// kernels' clocks.
     pub expand_ns: u64,
-    /// Median time the kernels spent submitting, all ranks, nanoseconds of the kernels' clocks.
-    pub submit_ns: u64,
+    /// Median time the kernels spent binding, copying and announcing descriptors, all ranks, nanoseconds of the
+    /// kernels' clocks.
+    pub replay_ns: u64,
     /// What ran the kernels.
     pub aicpu: &'static str,
 }
@@ -103,8 +111,10 @@ pub struct Links {
 #[derive(Debug)]
 pub struct Run<'c> {
     operation: Operation,
-    input: SharedBuffer,
-    output: SharedBuffer,
+    /// Input and output, as many pairs as take turns.
+    buffers: Vec<(SharedBuffer, SharedBuffer)>,
+    /// The pair of the step at hand.
+    turn: usize,
     in_place: bool,
     expected: Vec<Vec<u8>>,
     inputs: Vec<Vec<u8>>,
@@ -112,19 +122,33 @@ pub struct Run<'c> {
     cluster: &'c Cluster,
 }
 
-/// What a run needs of device memory per rank besides buffers: rings, contexts, tables.
+/// How a run is set up, besides the operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Elements per chunk that the algorithm works with (the operation's count when it works in one).
+    pub chunk: u64,
+    /// Seed of the payload.
+    pub seed: u64,
+    /// Whether input and output are the same memory.
+    pub in_place: bool,
+    /// Pairs of buffers that take turns, at least 1.
+    pub buffers: u32,
+}
+
+/// What a run with `buffers` pairs of buffers needs of device memory per rank: buffers, scratch of at most
+/// `scratch_bytes`, rings, contexts, tables.
 #[must_use]
-pub fn memory_for(operation: &Operation, ranks: u32, buffer_bytes: u64) -> Option<u64> {
+pub fn memory_for(operation: &Operation, ranks: u32, scratch_bytes: u64, buffers: u32) -> Option<u64> {
     const RING: u64 = 2048 * 64;
     let (input, output) = operation.buffer_bytes(ranks)?;
     // At most a ring per thread and one per queue pair, 8 KiB of everything else per rank.
     let rings = 2 * u64::from(ranks) * RING + (8 << 10) * u64::from(ranks);
-    input.checked_add(output)?.checked_add(2 * buffer_bytes)?.checked_add(rings + (4 << 20))
+    let pair = input.max(output).checked_add(output)?;
+    pair.checked_mul(u64::from(buffers))?.checked_add(2 * scratch_bytes)?.checked_add(rings + (4 << 20))
 }
 
 impl<'c> Run<'c> {
-    /// Allocates buffers on all ranks, fills the inputs and computes what the outputs must be. `chunk` is the number
-    /// of elements per chunk that the algorithm works with (`operation.count` when it works in one).
+    /// Allocates buffers on all ranks and computes what the outputs must be.
     ///
     /// # Errors
     /// Those of allocation and of the communicator.
@@ -132,21 +156,23 @@ impl<'c> Run<'c> {
         cluster: &'c Cluster,
         comm: Communicator<'c>,
         operation: Operation,
-        chunk: u64,
-        seed: u64,
-        in_place: bool,
+        setup: &Setup,
     ) -> Result<Self> {
         let ranks = cluster.topology().ranks();
         let too_large = || Error::new(ErrorCode::LAUNCH_COUNT, format!("{} elements", operation.count));
         let (input_bytes, output_bytes) = operation.buffer_bytes(ranks).ok_or_else(too_large)?;
         let elements = input_bytes / operation.dtype.size_bytes();
         let inputs: Vec<Vec<u8>> = (0..ranks)
-            .map(|rank| payload::fill(seed, rank, elements, operation.dtype, operation.reduce))
+            .map(|rank| payload::fill(setup.seed, rank, elements, operation.dtype, operation.reduce))
             .collect();
-        let expected = oracle::expected(&operation, chunk, &inputs);
-        let input = SharedBuffer::new(cluster, input_bytes.max(output_bytes).max(1))?;
-        let output = SharedBuffer::new(cluster, output_bytes.max(1))?;
-        Ok(Self { operation, input, output, in_place, expected, inputs, comm, cluster })
+        let expected = oracle::expected(&operation, setup.chunk, &inputs);
+        let pair = |_| {
+            let input = SharedBuffer::new(cluster, input_bytes.max(output_bytes).max(1))?;
+            Ok((input, SharedBuffer::new(cluster, output_bytes.max(1))?))
+        };
+        let buffers = (0..setup.buffers.max(1)).map(pair).collect::<Result<_>>()?;
+        let in_place = setup.in_place;
+        Ok(Self { operation, buffers, turn: 0, in_place, expected, inputs, comm, cluster })
     }
 
     /// Runs the operation once: fills inputs, poisons outputs, launches, waits, checks every byte of every rank.
@@ -155,16 +181,18 @@ impl<'c> Run<'c> {
     /// # Errors
     /// Those of the communicator; `RESULT_WRONG` with the first wrong byte.
     pub fn step(&mut self) -> Result<(f64, Vec<Completed>)> {
+        self.turn = (self.turn + 1) % self.buffers.len();
         self.fill()?;
         let operation = self.operation;
         let start = Instant::now();
         for rank in 0..self.comm.size() {
             let (input, output) = self.places(rank);
+            let (first, second) = &self.buffers[self.turn];
             self.comm.launch(
                 rank,
                 &operation,
-                Place { buffer: &self.input, offset: input },
-                Place { buffer: if self.in_place { &self.input } else { &self.output }, offset: output },
+                Place { buffer: first, offset: input },
+                Place { buffer: if self.in_place { first } else { second }, offset: output },
             )?;
         }
         let completed = self.comm.synchronize()?;
@@ -191,6 +219,7 @@ impl<'c> Run<'c> {
     }
 
     fn fill(&self) -> Result<()> {
+        let (first, second) = &self.buffers[self.turn];
         for (rank, input) in (0..).zip(&self.inputs) {
             let npu = self.cluster.npu(rank);
             let poison = |buffer: &SharedBuffer| {
@@ -198,9 +227,9 @@ impl<'c> Run<'c> {
                 let offset = npu.window().offset(addr, buffer.len()).unwrap_or(0);
                 npu.window().fill(offset, buffer.len(), POISON);
             };
-            poison(&self.input);
-            poison(&self.output);
-            let at = self.input.addr(rank).0 + self.places(rank).0;
+            poison(first);
+            poison(second);
+            let at = first.addr(rank).0 + self.places(rank).0;
             npu.write(wire::DeviceAddr(at), input).map_err(driver)?;
         }
         Ok(())
@@ -209,7 +238,8 @@ impl<'c> Run<'c> {
     fn check(&self) -> Result<()> {
         let size = usize::try_from(self.operation.dtype.size_bytes()).unwrap_or(1);
         for (rank, expected) in (0..).zip(&self.expected) {
-            let buffer = if self.in_place { &self.input } else { &self.output };
+            let (first, second) = &self.buffers[self.turn];
+            let buffer = if self.in_place { first } else { second };
             let at = buffer.addr(rank).0 + self.places(rank).1;
             let mut got = vec![0; expected.len()];
             self.cluster.npu(rank).read(wire::DeviceAddr(at), &mut got).map_err(driver)?;
@@ -240,10 +270,17 @@ impl<'c> Run<'c> {
         let mut times = Vec::new();
         let (mut expand, mut submit) = (Vec::new(), Vec::new());
         let mut last = Vec::new();
+        let (mut hits, mut misses, mut bypassed) = (0, 0, 0);
         let before = self.links();
         for repetition in 0..repetitions {
             let (micros, completed) = self.step()?;
             times.push(micros);
+            let outcome = |which: CacheOutcome| {
+                completed.iter().filter(|done| done.status.cache == which as u8).count() as u64
+            };
+            hits += outcome(CacheOutcome::Hit);
+            misses += outcome(CacheOutcome::Miss);
+            bypassed += outcome(CacheOutcome::Bypassed);
             expand.push(completed.iter().map(|done| done.status.expand_ns).sum::<u64>());
             submit.push(completed.iter().map(|done| done.status.submit_ns).sum::<u64>());
             last = completed;
@@ -251,6 +288,7 @@ impl<'c> Run<'c> {
         }
         let after = self.links();
         times.sort_by(f64::total_cmp);
+        expand.retain(|expanded| *expanded > 0);
         expand.sort_unstable();
         submit.sort_unstable();
         let middle = times.len() / 2;
@@ -292,8 +330,11 @@ impl<'c> Run<'c> {
             channels: self.comm.set_up().channels,
             measured_us: times.get(middle).copied().unwrap_or(0.0),
             measured_min_us: times.first().copied().unwrap_or(0.0),
-            expand_ns: expand.get(middle).copied().unwrap_or(0),
-            submit_ns: submit.get(middle).copied().unwrap_or(0),
+            cache_hits: hits,
+            cache_misses: misses,
+            cache_bypassed: bypassed,
+            expand_ns: expand.get(expand.len() / 2).copied().unwrap_or(0),
+            replay_ns: submit.get(middle).copied().unwrap_or(0),
             aicpu: self.cluster.aicpu(),
         })
     }

@@ -15,7 +15,7 @@ use host_launcher::image::Image;
 use host_launcher::qemu::log::LogTable;
 use host_launcher::qemu::{Guest, Options};
 use host_launcher::rank_table::RankTable;
-use host_launcher::run::Run;
+use host_launcher::run::{Run, Setup};
 use host_launcher::topology::Topology;
 use object::{Object, ObjectSection, ObjectSymbol};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -168,7 +168,9 @@ fn machines_of_their_own_carry_out_an_operation_longer_than_their_rings() {
     let cluster = Cluster::start(topology, 64 << 20, &aicpu).unwrap();
     assert_eq!(cluster.guests().len(), 4);
     let comm = Communicator::create(&cluster, Config::default()).unwrap();
-    let mut run = Run::prepare(&cluster, comm, operation, 100, 1, false).unwrap();
+    let mut run =
+        Run::prepare(&cluster, comm, operation, &Setup { chunk: 100, seed: 1, in_place: false, buffers: 1 })
+            .unwrap();
     for _ in 0..2 {
         let (_, answers) = run.step().unwrap();
         for answer in &answers {

@@ -58,7 +58,10 @@ impl Stats {
     /// Returns the recordings refused for want of room.
     #[must_use]
     pub fn full(&self) -> u64 {
-        [Refusal::TooLarge, Refusal::OverQuota, Refusal::Full].map(|refusal| self.refused_by(refusal)).iter().sum()
+        [Refusal::TooLarge, Refusal::OverQuota, Refusal::Full]
+            .map(|refusal| self.refused_by(refusal))
+            .iter()
+            .sum()
     }
 
     pub(crate) fn bypass(&mut self, reasons: Reasons) {

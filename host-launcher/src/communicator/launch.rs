@@ -193,6 +193,7 @@ impl Communicator<'_> {
             context: own.context.0,
             context_len: own.context.1,
             staging: operation.staging as u8,
+            cache: self.config.cache as u8,
             input: input.buffer.part(rank, input.offset, input_len),
             output: output.buffer.part(rank, output.offset, output_len),
             start_notify: own.start_base + sequence % START_NOTIFIES,

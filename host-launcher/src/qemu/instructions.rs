@@ -69,7 +69,7 @@ fn count_one(aicpu: &Aicpu, algorithm: Algorithm, staging: Staging) -> Result<[C
     };
     let bytes = COUNT * operation.dtype.size_bytes();
     let config = Config { buffer_bytes: 2 * u64::from(RANKS) * bytes, ..Config::default() };
-    let memory = memory_for(&operation, RANKS, config.buffer_bytes).unwrap_or(u64::MAX);
+    let memory = memory_for(&operation, RANKS, config.buffer_bytes, 1).unwrap_or(u64::MAX);
     let cluster = Cluster::start(Topology::new(&RankTable::uniform(RANKS, RANKS)?), memory, aicpu)?;
     let mut comm = Communicator::create(&cluster, config)?;
     let buffers = [SharedBuffer::new(&cluster, bytes)?, SharedBuffer::new(&cluster, bytes)?];

@@ -84,7 +84,8 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
 
     /// Counts an entry among those that are held.
     fn hold(&mut self, at: usize) {
-        if let Some((number, tally)) = self.slots.get(at).map(|slot| (slot.account, Tally::entry(slot.units))) {
+        if let Some((number, tally)) = self.slots.get(at).map(|slot| (slot.account, Tally::entry(slot.units)))
+        {
             self.account(number, |usage| usage.held = usage.held + tally);
         }
     }

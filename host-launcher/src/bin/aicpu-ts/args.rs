@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use wire::launch::{Algorithm, OpKind, Staging};
+use wire::launch::{Algorithm, CacheMode, OpKind, Staging};
 use wire::{DataType, ReduceOp};
 
 /// Collectives through an open AICPU_TS runtime, on software NPUs.
@@ -91,6 +91,13 @@ pub(crate) struct RunArgs {
     /// Repetitions
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) steps: u64,
+    /// Pairs of buffers that take turns, so that every step has other addresses than the one before
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) rotate_buffers: u32,
+    /// Replay recorded graphs: on, off, or only what the field's own cache would; default: on, unless
+    /// HCCL_OP_EXPANSION_MODE is AICPU_CacheDisable
+    #[arg(long, value_name = "MODE", value_parser = parse_cache)]
+    pub(crate) cache: Option<CacheMode>,
     /// Use the same memory for input and output
     #[arg(long)]
     pub(crate) in_place: bool,
@@ -137,6 +144,10 @@ fn parse_reduce(text: &str) -> Result<ReduceOp, String> {
 
 fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
     by_name(text, Algorithm::ALL, Algorithm::name)
+}
+
+fn parse_cache(text: &str) -> Result<CacheMode, String> {
+    by_name(text, CacheMode::ALL, CacheMode::name)
 }
 
 fn parse_staging(text: &str) -> Result<Staging, String> {

@@ -8,13 +8,13 @@ use host_launcher::communicator::{Communicator, Config, Operation};
 use host_launcher::image::Image;
 use host_launcher::qemu::Options;
 use host_launcher::qemu::log::{LogStream, LogTable};
-use host_launcher::run::{Run, Summary, memory_for};
+use host_launcher::run::{Run, Setup, Summary, memory_for};
 use host_launcher::select::{Question, choose};
-use host_launcher::settings::Settings;
+use host_launcher::settings::{ExpansionMode, Settings};
 use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use wire::launch::OpKind;
+use wire::launch::{CacheMode, OpKind};
 use wire::{ErrorCode, ReduceOp};
 
 use crate::args::{AicpuKind, RunArgs};
@@ -46,7 +46,9 @@ fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
             (*settings.exec_timeout.value(), format!("HCCL_EXEC_TIMEOUT, {}", settings.exec_timeout.origin()))
         }
     };
-    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source }
+    let disabled = *settings.expansion_mode.value() == ExpansionMode::AicpuCacheDisable;
+    let cache = args.cache.unwrap_or(if disabled { CacheMode::Off } else { CacheMode::On });
+    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache }
 }
 
 /// Turns the arguments into an operation and the reason for its algorithm.
@@ -103,13 +105,18 @@ fn carry_out(
         Aicpu::Qemu { image, .. } if args.log => LogTable::read(image.bytes())?,
         _ => None,
     };
-    let memory = memory_for(&operation, topology.ranks(), config.buffer_bytes).ok_or_else(|| {
-        Error::new(ErrorCode::LAUNCH_COUNT, format!("{} elements of {}", operation.count, operation.dtype))
-    })?;
+    let memory = memory_for(&operation, topology.ranks(), config.buffer_bytes, args.rotate_buffers)
+        .ok_or_else(|| {
+            Error::new(
+                ErrorCode::LAUNCH_COUNT,
+                format!("{} elements of {}", operation.count, operation.dtype),
+            )
+        })?;
     let cluster = Cluster::start(topology, memory, &aicpu)?;
     let comm = Communicator::create(&cluster, config)?;
     let chunk = comm.chunk_elements(&operation, args.in_place)?;
-    let mut run = Run::prepare(&cluster, comm, operation, chunk, args.seed, args.in_place)?;
+    let setup = Setup { chunk, seed: args.seed, in_place: args.in_place, buffers: args.rotate_buffers };
+    let mut run = Run::prepare(&cluster, comm, operation, &setup)?;
     let bar = progress(args.steps);
     let mut logs: Vec<LogStream<'_>> =
         texts.iter().flat_map(|texts| (0..cluster.topology().ranks()).map(|_| texts.stream())).collect();
@@ -191,8 +198,15 @@ fn table(summary: &Summary) -> Table {
         (
             "measured here",
             format!(
-                "{} ns expanding, {} ns submitting, sum over the kernels",
-                summary.expand_ns, summary.submit_ns
+                "{} ns expanding, {} ns replaying, sum over the kernels",
+                summary.expand_ns, summary.replay_ns
+            ),
+        ),
+        (
+            "cache",
+            format!(
+                "{} hits, {} misses, {} bypassed, over all ranks and steps",
+                summary.cache_hits, summary.cache_misses, summary.cache_bypassed
             ),
         ),
     ] {
