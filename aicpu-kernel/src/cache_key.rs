@@ -9,8 +9,9 @@ use wire::npu;
 
 use crate::context::OwnedContext;
 
-/// Returns the key under which the graph of a launch is kept; `None` when it may not be.
-pub(crate) fn of(launch: &Launch, plan: &Plan, context: &OwnedContext) -> Option<Key> {
+/// Returns the key under which the graph of a launch is kept; `None` when it may not be. `features` are bits that tell
+/// graphs apart which differ in what is around the operation.
+pub(crate) fn of(launch: &Launch, plan: &Plan, context: &OwnedContext, features: u32) -> Option<Key> {
     let shape = plan.shape();
     let op = operation(launch.op);
     let header = context.header();
@@ -44,7 +45,7 @@ pub(crate) fn of(launch: &Launch, plan: &Plan, context: &OwnedContext) -> Option
         context: u64::from(header.header_crc) << 32 | u64::from(header.body_crc),
         threads: plan.threads(),
         determinism: Determinism::On,
-        features: 0,
+        features,
     }))
 }
 

@@ -244,7 +244,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         let context = self.contexts.get(job.context)?;
         let mut before = self.now_ns;
         if self.submission.is_done() {
-            let key = job.plan.as_ref().and_then(|plan| cache_key::of(&job.launch, plan, context));
+            let key = job.plan.as_ref().and_then(|plan| cache_key::of(&job.launch, plan, context, 0));
             let (graph, outcome) = self.graphs.obtain(job, context, key.as_ref())?;
             job.status.cache = outcome as u8;
             if outcome != CacheOutcome::Hit {
