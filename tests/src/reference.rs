@@ -288,7 +288,11 @@ impl World {
             Task::ChannelRecord { peer, notify } => {
                 return Some(self.channel_signal(peer as usize, rank, notify));
             }
-            Task::ThreadWait { .. } | Task::ChannelWait { .. } | Task::WaitStart | Task::RecordDone => {}
+            Task::ThreadWait { .. }
+            | Task::ChannelWait { .. }
+            | Task::WaitStart
+            | Task::RecordDone
+            | Task::RecordNext => {}
         }
         None
     }

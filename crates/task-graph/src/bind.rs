@@ -34,6 +34,8 @@ pub struct LaunchBase {
     pub start_notify: u32,
     /// Host notify that the last task records.
     pub done_notify: u32,
+    /// Notify that starts the operation behind this one; 0 where nothing is behind it.
+    pub next_notify: u32,
 }
 
 /// The addition vectors of one launch: one base per pattern.
@@ -73,6 +75,7 @@ pub(crate) fn vector_of(
     interned: &Interned,
     bindings: &impl Bindings,
     base: &LaunchBase,
+    unit: u64,
     wqe_tail: &impl Fn(QueueIndex) -> u32,
 ) -> Result<[u64; 8], (ErrorCode, RegionId)> {
     let mut lanes = [0; 8];
@@ -86,22 +89,29 @@ pub(crate) fn vector_of(
         Pattern::Sqe { src, dst } => ([src, dst], u64::from(base.timeout_ms)),
         Pattern::Wqe { local, remote } => ([local, remote], 0),
         Pattern::Post { queue } => ([None; 2], u64::from(base.timeout_ms) | u64::from(wqe_tail(queue)) << 32),
-        Pattern::Start | Pattern::Done => ([None; 2], u64::from(base.timeout_ms)),
+        Pattern::Start | Pattern::Done | Pattern::Next => ([None; 2], u64::from(base.timeout_ms)),
     };
     set(Lane::Launch, launch);
     match interned.pattern {
         Pattern::Start => set(Lane::Signal, u64::from(base.start_notify)),
         Pattern::Done => set(Lane::Signal, u64::from(base.done_notify)),
+        Pattern::Next => set(Lane::Signal, u64::from(base.next_notify)),
         _ => {}
     }
+    // The part of offsets and lengths that grows with the unit; all zero in a graph of one size.
+    let grown = |slope: u16| u64::from(slope).wrapping_mul(unit);
+    let slopes = interned.slopes;
+    let (src, dst, len) = (grown(slopes.src), grown(slopes.dst), grown(slopes.len));
+    set(Lane::Length, len);
     let mut tokens = 0;
     for (index, (region, extent)) in operands.into_iter().zip(interned.extents).enumerate() {
         let Some(region) = region else { continue };
+        let (lane, offset) = if index == 0 { (Lane::Source, src) } else { (Lane::Destination, dst) };
         let bound = bindings.bound(region).ok_or((ErrorCode::BINDING_MISSING, region))?;
-        if extent > bound.len {
+        if extent.wrapping_add(offset).wrapping_add(len) > bound.len {
             return Err((ErrorCode::BINDING_EXTENT, region));
         }
-        set(if index == 0 { Lane::Source } else { Lane::Destination }, bound.addr.0);
+        set(lane, bound.addr.0.wrapping_add(offset));
         tokens |= u64::from(bound.token) << (32 * index);
     }
     set(Lane::Tokens, tokens);

@@ -17,6 +17,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod affine;
 mod bind;
 mod counter;
 mod encode;
@@ -29,6 +30,7 @@ mod region;
 mod sink;
 mod task;
 
+pub use affine::Sized;
 pub use bind::{Bindings, Bound, LaunchBase, Vectors};
 pub use counter::{Counter, Counts};
 pub use encode::Resources;

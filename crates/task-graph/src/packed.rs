@@ -11,7 +11,7 @@ use wire::{BASES, Base, DESCRIPTOR_BYTES, Descriptor, ErrorCode};
 use crate::RegionId;
 use crate::bind::{Bindings, LaunchBase, Vectors, vector_of};
 use crate::graph::{Block, Cursor, Kinds, QueueIndex, Run, TaskGraph};
-use crate::pattern::{Interned, Pattern};
+use crate::pattern::{Interned, Pattern, Slopes};
 
 /// Entries per page.
 pub const PAGE_ENTRIES: usize = PAGE_LEN as usize;
@@ -85,6 +85,34 @@ impl PackedGraph {
     pub const fn pages(&self) -> u32 {
         self.pages
     }
+
+    /// Returns how many queues have descriptors.
+    pub(crate) fn queue_count(&self) -> u32 {
+        u32::from(self.queues)
+    }
+
+    /// Returns this graph with another number of patterns.
+    pub(crate) const fn with_patterns(self, patterns: u16) -> Self {
+        Self { patterns, ..self }
+    }
+
+    /// Returns whether another graph has as many queues, patterns, steps and descriptors of each kind.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        *self == Self { first: self.first, pages: self.pages, ..*other }
+    }
+
+    /// Where its patterns begin: behind the table of queues.
+    fn patterns_at<S: DerefMut<Target = [Page]>>(&self, pages: &Pages<S>) -> Place {
+        let mut place = Place { page: self.first, at: 0 };
+        pages.skip(&mut place, self.queue_count().div_ceil(QUEUES_PER_ENTRY));
+        place
+    }
+}
+
+/// Returns how many pages a graph takes.
+fn pages_for(queues: u32, patterns: u32, len: u32) -> u32 {
+    let heads = queues.div_ceil(QUEUES_PER_ENTRY) + patterns.div_ceil(PATTERNS_PER_ENTRY);
+    (heads + len).div_ceil(PAGE_LEN).max(1)
 }
 
 /// A queue of a packed graph: a reader at its first descriptor.
@@ -108,8 +136,8 @@ pub struct Pages<S> {
 }
 
 /// Where the next entry goes while packing, or comes from while reading.
-#[derive(Clone, Copy)]
-struct Place {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
     page: u32,
     at: u32,
 }
@@ -136,9 +164,7 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
     #[must_use]
     pub fn needed<B: DerefMut<Target = [Block]>>(graph: &TaskGraph<B>) -> u32 {
         let queues = u32::try_from(graph.queues().len()).unwrap_or(u32::MAX);
-        let patterns = u32::from(graph.patterns.count());
-        let heads = queues.div_ceil(QUEUES_PER_ENTRY) + patterns.div_ceil(PATTERNS_PER_ENTRY);
-        (heads + graph.len()).div_ceil(PAGE_LEN).max(1)
+        pages_for(queues, u32::from(graph.patterns.count()), graph.len())
     }
 
     /// Packs a recorded graph.
@@ -149,31 +175,38 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
         &mut self,
         graph: &TaskGraph<B>,
     ) -> Result<PackedGraph, ErrorCode> {
-        let needed = Self::needed(graph);
-        if needed > self.capacity() - self.taken {
-            return Err(ErrorCode::PAGES_FULL);
-        }
-        let first = self.take_chain(needed)?;
-        let mut place = Place { page: first, at: 0 };
-        let queues = u32::try_from(graph.queues().len()).unwrap_or(u32::MAX);
-        // The table of queues is filled in once it is known where each begins.
-        let table = place;
-        self.skip(&mut place, queues.div_ceil(QUEUES_PER_ENTRY));
-        self.write_patterns(&mut place, graph);
-        for (index, &queue) in (0..).zip(graph.queues()) {
-            let head = queue_words(queue, place, graph.queue_len(queue));
-            self.write_queue(table, index, head);
-            self.write_descriptors(&mut place, graph, queue);
-        }
-        Ok(PackedGraph {
-            first,
-            pages: needed,
-            queues: u16::try_from(queues).unwrap_or(u16::MAX),
+        let packed = PackedGraph {
+            first: NONE,
+            pages: Self::needed(graph),
+            queues: u16::try_from(graph.queues().len()).unwrap_or(u16::MAX),
             patterns: graph.patterns.count(),
             len: graph.len(),
             kinds: graph.kinds(),
             steps: graph.steps(),
-        })
+        };
+        let (packed, mut place) = self.begin(packed, graph.patterns.list().copied())?;
+        for (index, &queue) in (0..).zip(graph.queues()) {
+            self.write_queue(&packed, index, (queue, place, graph.queue_len(queue)));
+            self.write_descriptors(&mut place, graph, queue);
+        }
+        Ok(packed)
+    }
+
+    /// Takes the pages of a graph and writes its patterns; returns where its first queue begins. The table of queues
+    /// is filled in once it is known where each begins.
+    pub(crate) fn begin(
+        &mut self,
+        graph: PackedGraph,
+        patterns: impl Iterator<Item = Interned>,
+    ) -> Result<(PackedGraph, Place), ErrorCode> {
+        let pages = pages_for(u32::from(graph.queues), u32::from(graph.patterns), graph.len);
+        if pages > self.capacity() - self.taken {
+            return Err(ErrorCode::PAGES_FULL);
+        }
+        let graph = PackedGraph { first: self.take_chain(pages)?, pages, ..graph };
+        let mut place = graph.patterns_at(self);
+        self.write_patterns(&mut place, patterns);
+        Ok((graph, place))
     }
 
     /// Gives the pages of a graph back. It must not be read any more.
@@ -215,7 +248,7 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
     }
 
     /// Moves a place `count` entries on.
-    fn skip(&self, place: &mut Place, count: u32) {
+    pub(crate) fn skip(&self, place: &mut Place, count: u32) {
         place.at += count;
         while place.at >= PAGE_LEN {
             place.at -= PAGE_LEN;
@@ -224,42 +257,52 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
     }
 
     /// Writes one entry and moves on.
-    fn write(&mut self, place: &mut Place, entry: Descriptor) {
-        if let Some(slot) =
-            self.pages.get_mut(place.page as usize).and_then(|page| page.entries.get_mut(place.at as usize))
-        {
-            *slot = entry;
+    pub(crate) fn write(&mut self, place: &mut Place, entry: Descriptor, number: u16) {
+        if let Some(page) = self.pages.get_mut(place.page as usize) {
+            if let Some(slot) = page.entries.get_mut(place.at as usize) {
+                *slot = entry;
+            }
+            if let Some(slot) = page.numbers.get_mut(place.at as usize) {
+                *slot = number;
+            }
         }
         self.skip(place, 1);
     }
 
-    fn write_patterns<B: DerefMut<Target = [Block]>>(&mut self, place: &mut Place, graph: &TaskGraph<B>) {
+    fn write_patterns(&mut self, place: &mut Place, patterns: impl Iterator<Item = Interned>) {
         let mut entry = Descriptor::default();
         let mut half = 0;
-        for interned in graph.patterns.list() {
-            let words = [interned.pattern.key(), interned.extents[0], interned.extents[1], 0];
+        for interned in patterns {
+            let words =
+                [interned.pattern.key(), interned.extents[0], interned.extents[1], interned.slopes.word()];
             if let Some(lanes) = entry.lanes.get_mut(4 * half..4 * half + 4) {
                 lanes.copy_from_slice(&words);
             }
             half += 1;
             if half == 2 {
-                self.write(place, core::mem::take(&mut entry));
+                self.write(place, core::mem::take(&mut entry), 0);
                 half = 0;
             }
         }
         if half > 0 {
-            self.write(place, entry);
+            self.write(place, entry, 0);
         }
     }
 
-    fn write_queue(&mut self, table: Place, index: u32, words: [u64; 2]) {
-        let mut place = table;
+    /// Says where the `index`-th queue begins and how many descriptors it has.
+    pub(crate) fn write_queue(
+        &mut self,
+        graph: &PackedGraph,
+        index: u32,
+        (queue, begin, len): (QueueIndex, Place, u32),
+    ) {
+        let mut place = Place { page: graph.first, at: 0 };
         self.skip(&mut place, index / QUEUES_PER_ENTRY);
         let at = 2 * (index % QUEUES_PER_ENTRY) as usize;
         let entry =
             self.pages.get_mut(place.page as usize).and_then(|page| page.entries.get_mut(place.at as usize));
         if let Some(lanes) = entry.and_then(|entry| entry.lanes.get_mut(at..at + 2)) {
-            lanes.copy_from_slice(&words);
+            lanes.copy_from_slice(&queue_words(queue, begin, len));
         }
     }
 
@@ -289,6 +332,12 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
         }
     }
 
+    /// Returns the entry and the pattern number at a place.
+    pub(crate) fn at(&self, place: Place) -> (Descriptor, u16) {
+        let number = self.page(place.page).and_then(|page| page.numbers.get(place.at as usize));
+        (self.entry(place), number.copied().unwrap_or(0))
+    }
+
     fn entry(&self, place: Place) -> Descriptor {
         let entry = self.page(place.page).and_then(|page| page.entries.get(place.at as usize));
         entry.copied().unwrap_or_default()
@@ -296,21 +345,22 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
 
     /// Returns the queues that have descriptors, in the order of their first.
     pub fn queues(&self, graph: &PackedGraph) -> impl Iterator<Item = QueueRun> {
-        let first = Place { page: graph.first, at: 0 };
-        (0..u32::from(graph.queues)).map(move |index| {
-            let mut place = first;
-            self.skip(&mut place, index / QUEUES_PER_ENTRY);
-            let at = 2 * (index % QUEUES_PER_ENTRY) as usize;
-            let entry = self.entry(place);
-            let word = |at: usize| entry.lanes.get(at).copied().unwrap_or(0);
-            queue_run([word(at), word(at + 1)])
-        })
+        (0..u32::from(graph.queues)).map(|index| self.queue(graph, index))
+    }
+
+    /// Returns the `index`-th queue.
+    pub(crate) fn queue(&self, graph: &PackedGraph, index: u32) -> QueueRun {
+        let mut place = Place { page: graph.first, at: 0 };
+        self.skip(&mut place, index / QUEUES_PER_ENTRY);
+        let at = 2 * (index % QUEUES_PER_ENTRY) as usize;
+        let entry = self.entry(place);
+        let word = |at: usize| entry.lanes.get(at).copied().unwrap_or(0);
+        queue_run([word(at), word(at + 1)])
     }
 
     /// Returns the patterns in the order of their numbers.
-    fn patterns(&self, graph: &PackedGraph) -> impl Iterator<Item = Interned> {
-        let mut place = Place { page: graph.first, at: 0 };
-        self.skip(&mut place, u32::from(graph.queues).div_ceil(QUEUES_PER_ENTRY));
+    pub(crate) fn patterns(&self, graph: &PackedGraph) -> impl Iterator<Item = Interned> {
+        let mut place = graph.patterns_at(self);
         let mut entry = Descriptor::default();
         (0..u32::from(graph.patterns)).filter_map(move |index| {
             let half = 4 * (index % PATTERNS_PER_ENTRY) as usize;
@@ -320,7 +370,7 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
             }
             let word = |at: usize| entry.lanes.get(half + at).copied().unwrap_or(0);
             let pattern = Pattern::from_key(word(0))?;
-            Some(Interned::new(pattern, [word(1), word(2)]))
+            Some(Interned::new(pattern, [word(1), word(2)]).growing(Slopes::from_word(word(3))))
         })
     }
 
@@ -331,7 +381,8 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
     }
 
     /// Prepares the addition vectors for one launch, after checking that every operand of the graph lies inside the
-    /// region it names. `wqe_tail` gives the low 32 bits of a queue pair's ring position before this graph.
+    /// region it names. `wqe_tail` gives the low 32 bits of a queue pair's ring position before this graph; `unit`
+    /// is the size of a slice, bytes, which only affine graphs depend on.
     ///
     /// # Errors
     /// `BINDING_MISSING` or `BINDING_EXTENT` and the region at fault; the graph must not be submitted then.
@@ -340,11 +391,12 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
         graph: &PackedGraph,
         bindings: &impl Bindings,
         base: &LaunchBase,
+        unit: u64,
         wqe_tail: impl Fn(QueueIndex) -> u32,
         vectors: &mut Vectors,
     ) -> Result<(), (ErrorCode, RegionId)> {
         for (interned, vector) in self.patterns(graph).zip(vectors.bases_mut()) {
-            *vector = Base(vector_of(&interned, bindings, base, &wqe_tail)?);
+            *vector = Base(vector_of(&interned, bindings, base, unit, &wqe_tail)?);
         }
         Ok(())
     }
@@ -388,6 +440,12 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
             rest = later;
             taken += count;
         }
+    }
+}
+
+impl From<Cursor> for Place {
+    fn from(cursor: Cursor) -> Self {
+        Self { page: cursor.block, at: cursor.at }
     }
 }
 

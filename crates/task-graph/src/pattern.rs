@@ -39,6 +39,8 @@ pub enum Pattern {
     Start,
     /// The record of the host's done notify.
     Done,
+    /// The record of the start notify of the operation behind this one in a program.
+    Next,
 }
 
 impl Pattern {
@@ -58,6 +60,7 @@ impl Pattern {
             Self::Post { queue } => 3 << 44 | u64::from(queue.0),
             Self::Start => 4 << 44,
             Self::Done => 5 << 44,
+            Self::Next => 6 << 44,
         }
     }
 
@@ -71,6 +74,7 @@ impl Pattern {
             3 => Some(Self::Post { queue: QueueIndex(u16::try_from(key & 0xffff).ok()?) }),
             4 => Some(Self::Start),
             5 => Some(Self::Done),
+            6 => Some(Self::Next),
             _ => None,
         }
     }
@@ -82,14 +86,43 @@ pub(crate) struct Interned {
     pub(crate) pattern: Pattern,
     /// Largest end of an operand in the source (local) and destination (remote) region.
     pub(crate) extents: [u64; 2],
+    /// How lengths and offsets grow with the unit; zero in a graph of one size.
+    pub(crate) slopes: Slopes,
     /// Where it stands in the hash table.
     slot: u16,
+}
+
+/// How many units each of a descriptor's lanes grows by when the unit grows by one byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Slopes {
+    pub(crate) src: u16,
+    pub(crate) dst: u16,
+    pub(crate) len: u16,
+}
+
+impl Slopes {
+    const NONE: Self = Self { src: 0, dst: 0, len: 0 };
+
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.src) | u64::from(self.dst) << 16 | u64::from(self.len) << 32
+    }
+
+    pub(crate) fn from_word(word: u64) -> Self {
+        let [a, b, c, d, e, f, ..] = word.to_le_bytes();
+        let half = |low, high| u16::from_le_bytes([low, high]);
+        Self { src: half(a, b), dst: half(c, d), len: half(e, f) }
+    }
 }
 
 impl Interned {
     /// A pattern that stands in no hash table.
     pub(crate) const fn new(pattern: Pattern, extents: [u64; 2]) -> Self {
-        Self { pattern, extents, slot: 0 }
+        Self { pattern, extents, slopes: Slopes::NONE, slot: 0 }
+    }
+
+    /// The same with these slopes.
+    pub(crate) const fn growing(self, slopes: Slopes) -> Self {
+        Self { slopes, ..self }
     }
 }
 
@@ -189,7 +222,7 @@ impl PatternTable {
         const FULL: ErrorCode = ErrorCode::PATTERNS_FULL;
         let index = u16::try_from(self.list.len() + 1).map_err(|_| FULL)?;
         let place = u16::try_from(slot).map_err(|_| FULL)?;
-        self.list.push(Interned { pattern, extents: [0; 2], slot: place }).map_err(|_| FULL)?;
+        self.list.push(Interned { slot: place, ..Interned::new(pattern, [0; 2]) }).map_err(|_| FULL)?;
         if let Some(entry) = self.slots.get_mut(slot) {
             *entry = u64::from(index) << 48 | key;
         }

@@ -305,6 +305,9 @@ impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
             Task::RecordDone => {
                 self.signal(thread, &Command::RecordHost { notify: 0 }, Sqe::NO_PEER, Pattern::Done)
             }
+            Task::RecordNext => {
+                self.signal(thread, &Command::Record { notify: 0 }, Sqe::NO_PEER, Pattern::Next)
+            }
         }
     }
 

@@ -100,6 +100,8 @@ pub enum Task {
     WaitStart,
     /// Tells the host that the operation is done; which notify is a launch-time value.
     RecordDone,
+    /// Starts the operation behind this one in a program; which notify is a launch-time value.
+    RecordNext,
 }
 
 /// Prints one line, operands as spans.
@@ -130,6 +132,7 @@ impl fmt::Display for Task {
             Self::ChannelWait { peer, notify } => write!(f, "wait peer {peer} {notify:?}"),
             Self::WaitStart => f.write_str("wait start"),
             Self::RecordDone => f.write_str("record done"),
+            Self::RecordNext => f.write_str("record next"),
         }
     }
 }

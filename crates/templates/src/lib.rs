@@ -24,6 +24,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod class;
 mod mesh;
 mod plan;
 mod schedule;
@@ -31,4 +32,5 @@ mod skeleton;
 mod slices;
 mod steps;
 
+pub use class::SizeClass;
 pub use plan::{Needs, Plan, PlanError, Shape, scratch_bytes};

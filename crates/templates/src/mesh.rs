@@ -34,7 +34,7 @@ impl<S: TaskSink> Emitter<'_, S> {
 
     /// Slot `index` of a scratch buffer, `len` bytes.
     fn slot(&self, index: u32, len: u64) -> (u64, u64) {
-        (u64::from(index) * self.layout.slot, len)
+        (u64::from(index) * self.layout.area, len)
     }
 
     /// The peers in the order this rank serves them: from the next rank on, so that no rank is everybody's first.
@@ -170,7 +170,7 @@ impl<S: TaskSink> Emitter<'_, S> {
         let mut done = 0;
         let mut index = 0;
         while done < len {
-            let part = (start + done, piece.min(len - done));
+            let part = (start + done, piece.get().min(len - done));
             let thread = self.plan.thread_of(index);
             self.gather_piece(thread, part)?;
             if !self.one_shot() {

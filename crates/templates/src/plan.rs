@@ -212,8 +212,8 @@ pub(crate) struct Layout {
     pub(crate) work: RegionKind,
     /// First byte of the landing area in scratch, for links that cannot reduce while moving.
     pub(crate) landing: u64,
-    /// Bytes between the slots of the mesh templates.
-    pub(crate) slot: u64,
+    /// Bytes between one slot, block or area and the next.
+    pub(crate) area: u64,
 }
 
 /// Returns the scratch with which a shape runs in one chunk, bytes; its own scratch length does not matter.
@@ -253,7 +253,7 @@ fn scratch_areas(shape: &Shape) -> u64 {
     }
 }
 
-fn is_mesh(algorithm: Algorithm) -> bool {
+pub(crate) fn is_mesh(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot)
 }
 
@@ -288,14 +288,11 @@ impl Plan {
     /// Returns where things lie in scratch.
     pub(crate) fn layout(&self) -> Layout {
         let shape = &self.shape;
-        let element = shape.dtype.size_bytes();
         let direct = shape.staging == Staging::Direct;
         let ranks = NonZero::<u64>::from(self.ranks);
-        let area = (self.chunk * element).next_multiple_of(CHUNK_ALIGN);
-        let slot = match shape.algorithm {
-            Algorithm::MeshTwoShot => shape.scratch_len / ranks / CHUNK_ALIGN * CHUNK_ALIGN,
-            _ => area,
-        };
+        // The whole scratch buffer is shared out, whatever the chunk: a place does not depend on the count.
+        let areas = NonZero::new(scratch_areas(shape));
+        let area = areas.map_or(0, |areas| shape.scratch_len / areas / CHUNK_ALIGN * CHUNK_ALIGN);
         let work_areas = match shape.op {
             _ if direct => 0,
             OpKind::AllReduce => 1,
@@ -304,7 +301,7 @@ impl Plan {
         Layout {
             work: if direct { RegionKind::Output } else { RegionKind::Scratch },
             landing: work_areas * area,
-            slot,
+            area,
         }
     }
 
@@ -322,7 +319,7 @@ impl Plan {
                 let (base, stride) = if direct {
                     (chunk.first * element, shape.count * element)
                 } else {
-                    (0, (self.chunk * element).next_multiple_of(CHUNK_ALIGN))
+                    (0, self.layout().area)
                 };
                 Slices::blocks(base, stride, chunk.len * element, parts)
             }
@@ -332,21 +329,30 @@ impl Plan {
     /// Returns the landing slices that mirror [`slices`](Self::slices).
     pub(crate) fn landing(&self, chunk: Chunk, parts: NonZero<u32>) -> Slices {
         let element = self.shape.dtype.size_bytes();
-        let landing = self.layout().landing;
+        let Layout { landing, area, .. } = self.layout();
         match self.shape.op {
             OpKind::AllReduce => Slices::cut(landing, chunk.len, parts, element),
             OpKind::AllGather | OpKind::ReduceScatter => {
-                let stride = (self.chunk * element).next_multiple_of(CHUNK_ALIGN);
-                Slices::blocks(landing, stride, chunk.len * element, parts)
+                Slices::blocks(landing, area, chunk.len * element, parts)
             }
         }
     }
 
     /// Returns the default piece of the direct mesh templates, bytes, a multiple of every element size.
-    pub(crate) fn piece(&self) -> u64 {
-        const DEFAULT: u64 = 64 << 10;
-        let piece = if self.shape.piece == 0 { DEFAULT } else { self.shape.piece };
-        (piece / CHUNK_ALIGN).max(1) * CHUNK_ALIGN
+    pub(crate) fn piece(&self) -> NonZero<u64> {
+        const DEFAULT: NonZero<u64> = NonZero::new(64 << 10).unwrap();
+        const LEAST: NonZero<u64> = NonZero::new(CHUNK_ALIGN).unwrap();
+        let asked = NonZero::new(self.shape.piece / CHUNK_ALIGN * CHUNK_ALIGN);
+        if self.shape.piece == 0 { DEFAULT } else { asked.unwrap_or(LEAST) }
+    }
+
+    /// Returns the slices that an all-reduce works on: one per rank, for halving-doubling one per rank of its core,
+    /// the largest power of two; the ranks above that are folded in first and out last.
+    pub(crate) fn parts(&self) -> NonZero<u32> {
+        match self.shape.algorithm {
+            Algorithm::HalvingDoubling => NonZero::new(1 << self.ranks.ilog2()).unwrap_or(self.ranks),
+            _ => self.ranks,
+        }
     }
 
     /// Returns the thread that serves the `index`-th peer or part.

@@ -12,6 +12,7 @@ use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{ErrorCode, Phase, Reduction};
 
 use crate::plan::{Chunk, Layout, Plan};
+use crate::slices::Slices;
 
 /// Which of the two notifies of a main-sub pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -168,22 +169,25 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         }
     }
 
-    /// Copies the chunk's elements, cut evenly over all threads.
+    /// Copies the chunk's elements, shared among the threads by whole slices.
     fn shared_copy(&mut self, dst: (RegionKind, u64), src: (RegionKind, u64)) -> Emitted {
-        let threads = self.plan.thread_count();
-        let mut done = 0;
-        for thread in 0..threads.get() {
-            let until =
-                self.chunk.len * (u64::from(thread) + 1) / NonZero::<u64>::from(threads) * self.element;
-            let part = until - done;
-            let (to, from) = (own(dst.0, (dst.1 + done, part)), own(src.0, (src.1 + done, part)));
-            let direct = dst.0 == RegionKind::Output && src.0 == RegionKind::Input;
-            if direct {
-                self.copy_unless_in_place(ThreadId(thread), to, from)?;
-            } else {
-                self.copy(ThreadId(thread), to, from)?;
+        let parts = self.plan.shape().ranks;
+        let slices = Slices::cut(0, self.chunk.len, self.plan.ranks(), self.element);
+        let threads = NonZero::<u32>::from(self.plan.thread_count());
+        let direct = dst.0 == RegionKind::Output && src.0 == RegionKind::Input;
+        let mut first = 0;
+        for thread in 0..self.plan.threads() {
+            let until = parts * (u32::from(thread) + 1) / threads;
+            if until > first {
+                let (offset, len) = slices.range(first, until - first);
+                let (to, from) = (own(dst.0, (dst.1 + offset, len)), own(src.0, (src.1 + offset, len)));
+                if direct {
+                    self.copy_unless_in_place(ThreadId(thread), to, from)?;
+                } else {
+                    self.copy(ThreadId(thread), to, from)?;
+                }
             }
-            done = until;
+            first = until;
         }
         Ok(())
     }

@@ -4,11 +4,9 @@
 //! to, write my slices with DATA on the last, wait for DATA. Links that cannot reduce while moving write to a
 //! landing area, from which the receiver reduces. A slice without bytes is skipped, its notifies are not.
 
-use core::num::NonZero;
-
 use task_graph::{ChannelNotify, Part, Rank, RegionId, RegionKind, TaskSink, ThreadId, WriteBatch};
 use wire::Phase;
-use wire::launch::{Algorithm, OpKind};
+use wire::launch::OpKind;
 
 use crate::schedule::{Schedule, Step};
 use crate::skeleton::{Emitted, Emitter, own};
@@ -27,10 +25,7 @@ impl<S: TaskSink> Emitter<'_, S> {
         let shape = self.plan.shape();
         let (rank, ranks) = (shape.rank, self.plan.ranks());
         // Halving-doubling works on a power of two; the ranks above it are folded in first and out last.
-        let core = match shape.algorithm {
-            Algorithm::HalvingDoubling => NonZero::new(1 << ranks.ilog2()).unwrap_or(ranks),
-            _ => ranks,
-        };
+        let core = self.plan.parts();
         let schedule = Schedule::new(shape.algorithm, rank, core);
         let areas =
             Areas { work: self.plan.slices(self.chunk, core), landing: self.plan.landing(self.chunk, core) };

@@ -56,6 +56,7 @@ pub(super) fn task() -> impl Strategy<Value = Task> {
         2 => (peers(), notify()).prop_map(|(peer, notify)| Task::ChannelWait { peer, notify }),
         1 => Just(Task::WaitStart),
         1 => Just(Task::RecordDone),
+        1 => Just(Task::RecordNext),
     ]
 }
 
@@ -156,6 +157,7 @@ impl Absolute {
             Task::RecordDone => {
                 self.sqe(thread, Command::RecordHost { notify: BASE.done_notify }, none, true)
             }
+            Task::RecordNext => self.sqe(thread, Command::Record { notify: BASE.next_notify }, none, false),
         }
     }
 

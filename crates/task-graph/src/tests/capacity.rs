@@ -77,6 +77,7 @@ fn pattern() -> impl Strategy<Value = Pattern> {
         4 => (0..256_u16).prop_map(|queue| Pattern::Post { queue: QueueIndex(queue) }),
         1 => Just(Pattern::Start),
         1 => Just(Pattern::Done),
+        1 => Just(Pattern::Next),
     ]
 }
 

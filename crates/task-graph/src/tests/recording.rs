@@ -63,6 +63,7 @@ fn signals() {
     assert_eq!(on_thread_1(Task::WaitStart), [(wait(0), Pattern::Start)]);
     let done = Sqe { opcode: Sqe::RECORD_HOST, flags: SqeFlags::COMPLETE.bits(), ..blank(0) };
     assert_eq!(on_thread_1(Task::RecordDone), [(done, Pattern::Done)]);
+    assert_eq!(on_thread_1(Task::RecordNext), [(record(0), Pattern::Next)]);
 }
 
 #[test]

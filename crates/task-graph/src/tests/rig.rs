@@ -128,7 +128,7 @@ impl Packed {
         wqe_tail: impl Fn(QueueIndex) -> u32,
         vectors: &mut Vectors,
     ) -> Result<(), (wire::ErrorCode, RegionId)> {
-        self.pages.bind(&self.graph, places, base, wqe_tail, vectors)
+        self.pages.bind(&self.graph, places, base, 0, wqe_tail, vectors)
     }
 
     /// Everything in a queue, with a launch's bases added.
@@ -178,7 +178,7 @@ impl Bindings for Places {
 }
 
 pub(super) const BASE: LaunchBase =
-    LaunchBase { task: 77 << 32 | 4000, timeout_ms: 1234, start_notify: 8, done_notify: 6 };
+    LaunchBase { task: 77 << 32 | 4000, timeout_ms: 1234, start_notify: 8, done_notify: 6, next_notify: 9 };
 
 /// Ring positions of the queue pairs before the graph, one near the wrap.
 pub(super) fn wqe_tail(queue: QueueIndex) -> u32 {
