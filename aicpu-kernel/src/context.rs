@@ -160,6 +160,14 @@ impl ContextTable {
         self.list.get_mut(index).filter(|context| context.used > 0).ok_or(ErrorCode::CONTEXT_STALE)
     }
 
+    /// Lets nothing be submitted any more on the contexts of a communicator.
+    pub(crate) fn poison(&mut self, instance: [u64; 2], epoch: u32) {
+        let of = |context: &&mut OwnedContext| {
+            (context.header.instance, context.header.epoch) == (instance, epoch)
+        };
+        self.list.iter_mut().filter(of).for_each(|context| context.poisoned = true);
+    }
+
     /// Returns the index of the context that a launch names, and whether it had to be decoded.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! One operation on its way through the kernel.
+//! One launch on its way through the kernel: an operation, or those of a program in turn.
 
 use core::ops::DerefMut;
 
@@ -6,7 +6,7 @@ use task_graph::{
     Block, LaunchBase, PackedGraph, Page, Pages, Recorder, Task, TaskGraph, TaskSink, ThreadId, Vectors,
 };
 use templates::Plan;
-use wire::launch::Launch;
+use wire::launch::{CacheOutcome, Launch};
 use wire::npu::Status;
 use wire::{ErrorCode, Phase};
 
@@ -14,38 +14,93 @@ use crate::bindings::{LaunchBindings, PeerTables};
 use crate::context::OwnedContext;
 use crate::kernel::Fault;
 
-/// An operation that has been accepted.
+/// Bit of the cache key: the graph ends with the start of the operation behind it, not with the host's done notify.
+const CHAINED: u32 = 1;
+
+/// An operation whose context is known.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) launch: Launch,
+    pub(crate) context: usize,
+    pub(crate) plan: Result<Plan, Fault>,
+}
+
+/// A launch that has been accepted.
 #[derive(Debug)]
 pub(crate) struct Job {
+    /// The operation in hand.
     pub(crate) launch: Launch,
     pub(crate) context: usize,
     /// `None` for an operation that was refused: it is submitted all the same, without tasks of its own, so that the
     /// start notify is consumed and the done notify recorded.
     pub(crate) plan: Option<Plan>,
-    /// The next chunk to expand.
+    /// Index in the program of the operation behind the one in hand, and its start notify.
+    pub(crate) behind: Option<(usize, u32)>,
+    /// The next chunk of the operation to expand.
     next: u64,
-    /// Descriptors of earlier chunks.
+    /// Descriptors of earlier chunks and operations.
     base: u32,
+    /// Operations of the program; 1 for a launch that is one.
+    pub(crate) operations: usize,
+    /// Graphs that have been submitted or are being submitted.
+    graphs: u32,
     pub(crate) status: Status,
     pub(crate) started_ns: u64,
 }
 
 impl Job {
-    pub(crate) fn new(launch: Launch, context: usize, plan: Result<Plan, Fault>, now_ns: u64) -> Self {
-        let (plan, fault) = match plan {
-            Ok(plan) => (Some(plan), None),
-            Err(fault) => (None, Some(fault)),
+    pub(crate) fn new(first: Opened, behind: Option<(usize, u32)>, operations: usize, now_ns: u64) -> Self {
+        let Opened { launch, context, plan } = first;
+        let status = Status { sequence: launch.sequence, ..Status::default() };
+        let mut job = Self {
+            launch,
+            context,
+            plan: None,
+            behind,
+            operations,
+            next: 0,
+            base: 0,
+            graphs: 0,
+            status,
+            started_ns: now_ns,
         };
-        let mut status = Status { sequence: launch.sequence, ..Status::default() };
-        if let Some(Fault { code, detail }) = fault {
-            (status.code, status.detail) = (code.0, detail);
+        match plan {
+            Ok(plan) => job.plan = Some(plan),
+            Err(fault) => job.refuse(fault),
         }
-        Self { launch, context, plan, next: 0, base: 0, status, started_ns: now_ns }
+        job
     }
 
-    /// Returns whether a chunk is left to expand. An operation without data has one, empty.
+    /// Goes on with the operation behind the one that has been submitted.
+    ///
+    /// # Errors
+    /// Why that one was refused.
+    pub(crate) fn proceed(&mut self, next: Opened, behind: Option<(usize, u32)>) -> Result<(), Fault> {
+        (self.launch, self.context, self.plan) = (next.launch, next.context, Some(next.plan?));
+        (self.behind, self.next) = (behind, 0);
+        Ok(())
+    }
+
+    /// Returns whether a chunk or an operation is left to expand.
     pub(crate) fn has_more(&self) -> bool {
+        self.has_chunks() || self.behind.is_some()
+    }
+
+    /// Returns whether a chunk of the operation in hand is left. An operation without data has one, empty.
+    pub(crate) fn has_chunks(&self) -> bool {
         self.next < self.chunks()
+    }
+
+    /// Returns the bits of the cache key that say what is around the operation.
+    pub(crate) fn features(&self) -> u32 {
+        if self.behind.is_some() { CHAINED } else { 0 }
+    }
+
+    /// Notes what the cache did for a graph: the launch is a hit when every graph is.
+    pub(crate) fn note(&mut self, outcome: CacheOutcome) {
+        if self.graphs == 0 || outcome != CacheOutcome::Hit {
+            self.status.cache = outcome as u8;
+        }
     }
 
     fn chunks(&self) -> u64 {
@@ -54,7 +109,7 @@ impl Job {
 
     /// Returns whether nothing has been expanded yet, so that the job can still be refused.
     pub(crate) fn is_untouched(&self) -> bool {
-        self.next == 0
+        self.graphs == 0
     }
 
     /// Task id of the last descriptor expanded.
@@ -68,7 +123,7 @@ impl Job {
 
     /// Turns this job into one that only tells the host that it is done, because of `fault`.
     pub(crate) fn refuse(&mut self, fault: Fault) {
-        self.plan = None;
+        (self.plan, self.behind) = (None, None);
         (self.status.code, self.status.detail) = (fault.code.0, fault.detail);
     }
 
@@ -89,6 +144,7 @@ impl Job {
             timeout_ms: launch.timeout_ms,
             start_notify: launch.start_notify,
             done_notify: launch.done_notify,
+            next_notify: self.behind.map_or(0, |(_, notify)| notify),
         };
         let bindings = LaunchBindings {
             input: launch.input,
@@ -98,7 +154,7 @@ impl Job {
             peers,
         };
         pages
-            .bind(graph, &bindings, &base, |queue| context.ring_tail(queue), vectors)
+            .bind(graph, &bindings, &base, 0, |queue| context.ring_tail(queue), vectors)
             .map_err(|(code, region)| Fault { code, detail: u64::from(region.peer().unwrap_or(rank)) })?;
         self.count(graph);
         Ok(())
@@ -107,6 +163,7 @@ impl Job {
     fn count(&mut self, graph: &PackedGraph) {
         self.base = self.base.wrapping_add(graph.len());
         self.next += 1;
+        self.graphs = self.graphs.saturating_add(1);
         let kinds = graph.kinds();
         let status = &mut self.status;
         status.chunks = status.chunks.saturating_add(1);
@@ -139,7 +196,8 @@ impl Job {
         }
         if self.next + 1 == self.chunks() {
             recorder.mark(Phase::Finish, 0);
-            recorder.task(ThreadId::MAIN, &Task::RecordDone)?;
+            let last = if self.behind.is_some() { Task::RecordNext } else { Task::RecordDone };
+            recorder.task(ThreadId::MAIN, &last)?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use wire::npu::{
     CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES,
     STATUSES, Status,
 };
+use wire::program::Posted;
 use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent, TraceKind};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -17,7 +18,8 @@ use crate::bindings::PeerTables;
 use crate::cache_key;
 use crate::context::ContextTable;
 use crate::graphs::Graphs;
-use crate::job::Job;
+use crate::job::{Job, Opened};
+use crate::program::LoadedProgram;
 use crate::request;
 use crate::submit::{Submission, Turn};
 
@@ -50,6 +52,7 @@ pub struct Kernel<P, S, T> {
     vectors: Vectors,
     contexts: ContextTable,
     peers: PeerTables,
+    program: LoadedProgram,
     completions: Completions,
     job: Option<Job>,
     submission: Submission,
@@ -72,6 +75,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             vectors: Vectors::new(),
             contexts: ContextTable::new(),
             peers: PeerTables::new(),
+            program: LoadedProgram::new(),
             completions: Completions::new(),
             job: None,
             submission: Submission::new(),
@@ -167,9 +171,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         let read = self
             .at(LAUNCHES + slot * size_of::<LaunchArgs>() as u64)
             .and_then(|at| self.platform.read(at, args.as_mut_bytes()));
-        let launch = read.and_then(|()| Launch::parse(&args));
+        let posted = read.and_then(|()| Posted::parse(&args));
         self.sequence = args.sequence;
-        let accepted = launch.map_err(Fault::from).and_then(|launch| self.accept(launch));
+        let accepted = posted.map_err(Fault::from).and_then(|posted| self.accept(posted));
         self.trace(TraceKind::LaunchTaken, 0, u64::from(args.sequence), self.answered);
         match accepted {
             Ok(job) => self.job = Some(job),
@@ -184,7 +188,39 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         true
     }
 
-    fn accept(&mut self, launch: Launch) -> Result<Job, Fault> {
+    /// Makes a job of a launch. Of a program, every operation is looked at here, the first last: a fault of any
+    /// refuses the whole.
+    fn accept(&mut self, posted: Posted) -> Result<Job, Fault> {
+        let (launch, count) = match posted {
+            Posted::Operation(launch) => (launch, 1),
+            Posted::Replay(replay) => {
+                let count = self.program.load(&self.platform, &replay)?;
+                (self.program.launch(0)?, count)
+            }
+        };
+        let others =
+            (1..count).rev().try_for_each(|index| self.open(self.program.launch(index)?)?.plan.map(drop));
+        let mut first = self.open(launch)?;
+        let behind = others.and_then(|()| self.behind(0, count));
+        let behind = behind.unwrap_or_else(|fault| {
+            first.plan = Err(fault);
+            None
+        });
+        self.now_ns = self.platform.now_ns();
+        Ok(Job::new(first, behind, count, self.now_ns))
+    }
+
+    /// Returns the operation behind the one with this index, and its start notify.
+    fn behind(&self, index: usize, count: usize) -> Result<Option<(usize, u32)>, Fault> {
+        let next = index + 1;
+        if next == count {
+            return Ok(None);
+        }
+        Ok(Some((next, self.program.launch(next)?.start_notify)))
+    }
+
+    /// Finds the context of an operation and plans it.
+    fn open(&mut self, launch: Launch) -> Result<Opened, Fault> {
         let window = self.platform.window();
         let (index, decoded) = self.contexts.find(&self.platform, window, &launch)?;
         if decoded {
@@ -198,8 +234,15 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         let plan = request::plan(&launch, context);
         let ranks = context.header().ranks;
         let plan = plan.and_then(|plan| self.load_peers(&launch, ranks).map(|()| plan));
-        self.now_ns = self.platform.now_ns();
-        Ok(Job::new(launch, index, plan, self.now_ns))
+        Ok(Opened { launch, context: index, plan })
+    }
+
+    /// Goes on with the operation behind the one that has been submitted.
+    fn proceed(&mut self, job: &mut Job) -> Result<(), Fault> {
+        let Some((index, _)) = job.behind else { return Ok(()) };
+        let opened = self.open(self.program.launch(index)?)?;
+        let behind = self.behind(index, job.operations)?;
+        job.proceed(opened, behind)
     }
 
     fn load_peers(&mut self, launch: &Launch, ranks: u32) -> Result<(), Fault> {
@@ -241,12 +284,16 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
 
     /// One turn: get the graph of the next chunk if the last one is submitted, then submit.
     fn step(&mut self, job: &mut Job) -> Result<Turn, Fault> {
-        let context = self.contexts.get(job.context)?;
         let mut before = self.now_ns;
+        if self.submission.is_done() && !job.has_chunks() {
+            self.proceed(job)?;
+        }
+        let context = self.contexts.get(job.context)?;
         if self.submission.is_done() {
-            let key = job.plan.as_ref().and_then(|plan| cache_key::of(&job.launch, plan, context, 0));
+            let plan = job.plan.as_ref();
+            let key = plan.and_then(|plan| cache_key::of(&job.launch, plan, context, job.features()));
             let (graph, outcome) = self.graphs.obtain(job, context, key.as_ref())?;
-            job.status.cache = outcome as u8;
+            job.note(outcome);
             if outcome != CacheOutcome::Hit {
                 self.now_ns = self.platform.now_ns();
                 job.status.expand_ns += self.now_ns.saturating_sub(before);
@@ -279,11 +326,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         self.now_ns.saturating_sub(job.started_ns) > limit
     }
 
-    /// Half an operation is in the rings: nothing may be submitted on this context any more.
+    /// Half a launch is in the rings: nothing may be submitted for this communicator any more.
     fn give_up(&mut self, job: &Job, fault: Fault) -> bool {
-        if let Ok(context) = self.contexts.get(job.context) {
-            context.poisoned = true;
-        }
+        self.contexts.poison(job.launch.instance, job.launch.epoch);
         self.submission.abandon();
         self.graphs.put_back();
         self.answer(&Status { code: fault.code.0, detail: fault.detail, ..job.status });

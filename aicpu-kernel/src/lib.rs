@@ -6,6 +6,9 @@
 //! returns and goes on at the next call. Whatever happens, the host's done notify is recorded and a status is
 //! written.
 //!
+//! The replay of a program is the same for several operations in turn: what can be refused of any of them is refused
+//! before the first is submitted, and each but the last starts the next on the device.
+//!
 //! The kernel knows no hardware (that is `hal`), has no heap, no `unsafe` and no panic path. The image or the host
 //! thread that owns it calls [`Kernel::poll`] for ever.
 #![no_std]
@@ -21,6 +24,7 @@ mod context;
 mod graphs;
 mod job;
 mod kernel;
+mod program;
 mod request;
 mod submit;
 

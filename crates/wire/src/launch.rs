@@ -114,8 +114,10 @@ pub struct LaunchArgs {
     pub staging: u8,
     /// [`CacheMode`] number.
     pub cache: u8,
+    /// 0 for an operation, 1 for the replay of a program ([`crate::program`]).
+    pub kind: u8,
     /// Zero.
-    pub reserved: [u8; 2],
+    pub reserved: u8,
     /// Input.
     pub input: Buffer,
     /// Output.
@@ -138,6 +140,10 @@ const _: () = assert!(offset_of!(LaunchArgs, input) == 80 && offset_of!(LaunchAr
 impl LaunchArgs {
     /// First four bytes of launch arguments.
     pub const MAGIC: u32 = u32::from_le_bytes(*b"ATSL");
+    /// The kind of an operation.
+    pub const OPERATION: u8 = 0;
+    /// The kind of a replay.
+    pub const REPLAY: u8 = 1;
 
     /// Returns these arguments with magic, version and checksum filled in.
     #[must_use]
@@ -205,11 +211,16 @@ impl Launch {
     /// Parses launch arguments.
     ///
     /// # Errors
-    /// `LAUNCH_*` codes: magic, version, checksum, blocks, reserved fields, numbers out of range, a type that cannot
+    /// `LAUNCH_*` codes: magic, version, checksum, blocks, reserved fields, kind and other numbers out of range, a type that cannot
     /// be reduced, a reduction where none belongs, a zero timeout, notifies that do not exist, a misaligned or
     /// wrapping buffer.
     pub fn parse(args: &LaunchArgs) -> Result<Self, ErrorCode> {
         check_header(args)?;
+        if args.kind == LaunchArgs::OPERATION { Self::checked(args) } else { Err(ErrorCode::LAUNCH_OP) }
+    }
+
+    /// Parses everything but the header.
+    pub(crate) fn checked(args: &LaunchArgs) -> Result<Self, ErrorCode> {
         let op = OpKind::try_from(args.op)?;
         let dtype = DataType::try_from(args.dtype)?;
         let reduce = ReduceOp::try_from(args.reduce)?;
@@ -217,12 +228,7 @@ impl Launch {
         if (reduces && !dtype.can_reduce()) || (!reduces && args.reduce != 0) {
             return Err(ErrorCode::LAUNCH_REDUCE);
         }
-        if args.timeout_ms == 0 {
-            return Err(ErrorCode::LAUNCH_TIMEOUT);
-        }
-        if u64::from(args.start_notify) >= MAX_NOTIFIES || u64::from(args.done_notify) >= HOST_NOTIFIES {
-            return Err(ErrorCode::LAUNCH_NOTIFY);
-        }
+        check_waits(args)?;
         check_buffers(args, dtype.size_bytes())?;
         Ok(Self {
             sequence: args.sequence,
@@ -247,8 +253,18 @@ impl Launch {
     }
 }
 
-fn check_header(args: &LaunchArgs) -> Result<(), ErrorCode> {
-    let reserved_zero = args.reserved == [0; 2]
+pub(crate) fn check_waits(args: &LaunchArgs) -> Result<(), ErrorCode> {
+    if args.timeout_ms == 0 {
+        Err(ErrorCode::LAUNCH_TIMEOUT)
+    } else if u64::from(args.start_notify) >= MAX_NOTIFIES || u64::from(args.done_notify) >= HOST_NOTIFIES {
+        Err(ErrorCode::LAUNCH_NOTIFY)
+    } else {
+        Ok(())
+    }
+}
+
+pub(crate) fn check_header(args: &LaunchArgs) -> Result<(), ErrorCode> {
+    let reserved_zero = args.reserved == 0
         && args.reserved1 == 0
         && args.reserved2 == [0; 12]
         && args.input.reserved == 0

@@ -67,6 +67,9 @@ super::codes! {
     6201 PEER_NOT_STARTED CommPoisoned hccl 9 ei 2
         "a peer never started this operation"
         "look at that rank first: why did it not call the operation?"
+    6202 PEER_DIFFERS CommPoisoned hccl 9 ei 2
+        "ranks launched different operations where all must launch the same"
+        "look at what decides, at the rank named, which operation or program comes next"
     7010 REGIONS_FULL NoEffect hccl 7 ei 7
         "an NPU has no free slot for a registered region"
         "register fewer, larger regions, or release those of communicators that are done"

@@ -77,6 +77,33 @@ super::codes! {
     2011 CONTEXT_ADDRESS NoEffect hccl 2 ei 3
         "the context or a table it names lies outside the memory this kernel may read"
         "the address in the launch arguments is wrong; create the communicator anew"
+    2201 PROGRAM_MAGIC NoEffect hccl 4 ei 8
+        "these bytes are not a program"
+        "the program was freed, or its address in the launch arguments is wrong; capture it anew"
+    2202 PROGRAM_VERSION NoEffect hccl 5 ei 8
+        "the program is of another ABI version"
+        "build launcher and kernel from the same commit"
+    2203 PROGRAM_LENGTH NoEffect hccl 4 ei 8
+        "the program is shorter or longer than it says"
+        "it was cut off or joined; capture it anew"
+    2204 PROGRAM_CHECKSUM NoEffect hccl 4 ei 8
+        "the program does not match its checksum"
+        "its bytes changed after the launcher wrote them; capture it anew"
+    2205 PROGRAM_FIELD NoEffect hccl 4 ei 8
+        "a field of the program is out of range"
+        "build launcher and kernel from the same commit"
+    2206 PROGRAM_CAPACITY NoEffect hccl 7 ei 7
+        "the program has no operation, or more operations or bindings than a kernel holds"
+        "capture 1 to 128 operations on at most 128 buffers"
+    2207 PROGRAM_BINDINGS NoEffect hccl 1 ei 3
+        "the replay brings another number of buffers than the program names"
+        "bind one buffer to each slot that was named during the capture"
+    2208 PROGRAM_STALE NoEffect hccl 6 ei 3
+        "the program belongs to another communicator or epoch, or has been freed"
+        "capture it anew on the communicator that is to replay it"
+    2209 PROGRAM_BUSY NoEffect hccl 6 ei 3
+        "the program cannot be freed while a replay of it is in flight"
+        "call synchronize first"
     3101 PLAN_RANKS NoEffect hccl 5 ei 3
         "this algorithm is not defined for this number of ranks"
         "choose another with --algo, or leave the choice to the launcher"
@@ -101,6 +128,9 @@ super::codes! {
     4102 BINDING_EXTENT NoEffect hccl 3 ei 3
         "a task reaches beyond the end of the region it names"
         "pass a larger buffer"
+    4103 BINDING_STALE NoEffect hccl 3 ei 3
+        "a buffer that is bound to a replay is not registered any more"
+        "it was freed, moved or deregistered since; bind the new one"
     4201 CACHE_BUSY NoEffect hccl 6 ei 3
         "the same operation is being recorded already"
         "record an operation from one thread, or give each its own tag; the operation ran uncached"

@@ -29,7 +29,8 @@ fn good_arguments_mean_what_they_say() {
 const SEALED_FAULTS: &[Fault<LaunchArgs>] = &[
     ("no block", |args| args.blocks = 0, ErrorCode::LAUNCH_BLOCKS),
     ("two blocks", |args| args.blocks = 2, ErrorCode::LAUNCH_BLOCKS),
-    ("reserved bytes", |args| args.reserved = [0, 1], ErrorCode::LAUNCH_RESERVED),
+    ("reserved byte", |args| args.reserved = 1, ErrorCode::LAUNCH_RESERVED),
+    ("a kind that does not exist", |args| args.kind = 2, ErrorCode::LAUNCH_OP),
     ("cache mode", |args| args.cache = 3, ErrorCode::LAUNCH_CACHE),
     ("reserved word", |args| args.reserved1 = 1, ErrorCode::LAUNCH_RESERVED),
     ("reserved tail", |args| args.reserved2[11] = 1 << 63, ErrorCode::LAUNCH_RESERVED),
