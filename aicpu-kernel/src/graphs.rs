@@ -6,7 +6,7 @@
 
 use core::ops::DerefMut;
 
-use task_cache::{Directory, Key, Limits, SlotId};
+use task_cache::{Directory, Key, Limits, SlotId, Stats, Tally};
 use task_graph::{Block, PackedGraph, Page, Pages, TaskGraph};
 use wire::ErrorCode;
 use wire::launch::CacheOutcome;
@@ -24,6 +24,17 @@ struct Held {
     graph: PackedGraph,
     /// The cache's entry; `None` for a graph that is given back after submission.
     entry: Option<SlotId>,
+}
+
+/// What the graphs of a kernel take, and what its cache has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Graphs that are kept, and their pages.
+    pub kept: Tally,
+    /// Pages taken: by graphs that are kept, and by the one that is being submitted.
+    pub pages: u32,
+    /// Counters.
+    pub stats: Stats,
 }
 
 /// Everything graphs are made of and kept in.
@@ -62,6 +73,11 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
 
     pub(crate) fn pages(&self) -> &Pages<T> {
         &self.pages
+    }
+
+    pub(crate) fn usage(&self) -> CacheUse {
+        let (kept, stats) = (self.directory.used(), *self.directory.stats());
+        CacheUse { kept, pages: self.pages.taken(), stats }
     }
 
     /// Returns the graph that is being submitted.

@@ -17,7 +17,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::bindings::PeerTables;
 use crate::cache_key;
 use crate::context::ContextTable;
-use crate::graphs::Graphs;
+use crate::graphs::{CacheUse, Graphs};
 use crate::job::{Job, Opened};
 use crate::program::LoadedProgram;
 use crate::request;
@@ -127,6 +127,12 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.job.is_none()
+    }
+
+    /// Returns what graphs take, and what the cache has done.
+    #[must_use]
+    pub fn cache_use(&self) -> CacheUse {
+        self.graphs.usage()
     }
 
     /// Returns the platform, for what the owner has to do on it.

@@ -29,6 +29,7 @@ mod request;
 mod submit;
 
 pub use context::{MAX_CONTEXTS, MAX_RANKS, MAX_THREADS};
+pub use graphs::CacheUse;
 pub use kernel::{Fault, Kernel};
 pub use task_graph::{Block, Page};
 
