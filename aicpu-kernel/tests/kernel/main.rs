@@ -1,5 +1,9 @@
 //! The kernel on plain memory: no device model, no threads; each test plays host and device itself.
 
+mod cache_bytes;
+mod cache_faults;
+mod cache_key;
+mod cache_rings;
 mod descriptors;
 mod fake;
 mod random;

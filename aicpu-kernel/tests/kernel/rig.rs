@@ -39,12 +39,26 @@ pub(crate) struct Setup {
     pub(crate) scratch: u64,
     /// Which part of the window and of the queue numbers; contexts of different slots share nothing.
     pub(crate) slot: u16,
+    pub(crate) instance: [u64; 2],
+    pub(crate) epoch: u32,
+    pub(crate) topology: u64,
 }
 
 impl Setup {
     pub(crate) fn new(rank: u32, ranks: u32) -> Self {
-        let (protocol, scratch) = (Protocol::Hccs, 1 << 20);
-        Self { rank, ranks, threads: 1, depth: 2048, protocol, pair_depth: 0, scratch, slot: 0 }
+        Self {
+            rank,
+            ranks,
+            threads: 1,
+            depth: 2048,
+            protocol: Protocol::Hccs,
+            pair_depth: 0,
+            scratch: 1 << 20,
+            slot: 0,
+            instance: INSTANCE,
+            epoch: EPOCH,
+            topology: 0,
+        }
     }
 
     pub(crate) fn at(&self) -> u64 {
@@ -119,8 +133,9 @@ impl Setup {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let header = ContextHeader {
-            instance: INSTANCE,
-            epoch: EPOCH,
+            instance: self.instance,
+            epoch: self.epoch,
+            topology_digest: self.topology,
             rank: self.rank,
             ranks: self.ranks,
             sdma_max_len: sdma::MAX_LEN,
@@ -142,8 +157,8 @@ impl Setup {
         LaunchArgs {
             blocks: 1,
             sequence: 9,
-            instance: INSTANCE,
-            epoch: EPOCH,
+            instance: self.instance,
+            epoch: self.epoch,
             op: OpKind::AllReduce as u8,
             dtype: DataType::Int32 as u8,
             algorithm: Algorithm::Ring as u8,
@@ -174,21 +189,26 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Makes a kernel that can record `blocks` blocks, with the contexts of `setups` in its memory.
+    /// Makes a kernel that can record `blocks` blocks and keeps no graph, with the contexts of `setups` in its memory.
     pub(crate) fn new(setups: &[Setup], blocks: usize) -> Self {
+        Self::with_pages(setups, blocks, 2 * blocks + 16)
+    }
+
+    /// As [`new`](Self::new), with `pages` pages for graphs.
+    pub(crate) fn with_pages(setups: &[Setup], blocks: usize, pages: usize) -> Self {
         let slots = setups.iter().map(|setup| u64::from(setup.slot) + 1).max().unwrap_or(1);
         let mut fake = Fake::new(HEAP + slots * SLOT);
         for setup in setups {
             fake.write(DeviceAddr(WINDOW + setup.at()), &setup.encode()).expect("inside the window");
         }
-        Self { kernel: Self::start(fake, blocks), posted: 0 }
+        Self { kernel: Self::start(fake, blocks, pages), posted: 0 }
     }
 
-    fn start(fake: Fake, blocks: usize) -> Box<TestKernel> {
+    fn start(fake: Fake, blocks: usize, pages: usize) -> Box<TestKernel> {
         let mut kernel = Box::new(Kernel::new(
             fake,
             vec![Block::EMPTY; blocks].into_boxed_slice(),
-            vec![Page::EMPTY; 2 * blocks + 16].into_boxed_slice(),
+            vec![Page::EMPTY; pages].into_boxed_slice(),
         ));
         kernel.start().expect("the window is there");
         kernel
@@ -197,7 +217,7 @@ impl Rig {
     /// Starts another kernel on the same memory.
     pub(crate) fn restart(&mut self, blocks: usize) {
         let fake = core::mem::take(self.fake());
-        self.kernel = Self::start(fake, blocks);
+        self.kernel = Self::start(fake, blocks, 2 * blocks + 16);
     }
 
     pub(crate) fn fake(&mut self) -> &mut Fake {
@@ -243,8 +263,13 @@ impl Rig {
 
     /// The status of the newest launch.
     pub(crate) fn status(&mut self) -> Status {
-        let slot = (self.posted - 1) % LAUNCH_SLOTS;
-        self.fake().get(STATUSES + slot * size_of::<Status>() as u64)
+        self.statuses(1)[0]
+    }
+
+    /// The statuses of the newest `count` launches, the oldest first.
+    pub(crate) fn statuses(&mut self, count: u64) -> Vec<Status> {
+        let at = |index: u64| STATUSES + index % LAUNCH_SLOTS * size_of::<Status>() as u64;
+        (self.posted - count..self.posted).map(|index| self.fake().get(at(index))).collect()
     }
 
     /// Posts a launch that is answered without a device; returns the answer.
@@ -257,6 +282,19 @@ impl Rig {
 
     pub(crate) fn code(&mut self, args: LaunchArgs) -> ErrorCode {
         ErrorCode(self.run(args).code)
+    }
+
+    /// Plays a device that ignores waits: takes everything out of all rings; queue and entries as they lie there.
+    pub(crate) fn drain(&mut self, setup: &Setup) -> Vec<(u16, Vec<Descriptor>)> {
+        let threads = setup.threads().into_iter().map(|entry| (entry.queue, entry.ring, entry.depth));
+        let pairs = setup.channels().into_iter().map(|entry| (entry.queue, entry.ring, entry.depth));
+        let rings: Vec<_> = threads.chain(pairs.filter(|(_, _, depth)| *depth > 0)).collect();
+        let mut drained = Vec::new();
+        for (queue, ring, depth) in rings {
+            let tail = self.fake().word(TAILS + 8 * u64::from(queue));
+            drained.push((queue, self.take(queue, ring, depth, tail)));
+        }
+        drained
     }
 
     /// Plays the device: takes everything announced on a thread's ring, running posts, and moves the heads.

@@ -10,13 +10,13 @@ use crate::rig::{PAIRS, Rig, Setup};
 
 /// What reached each thread's ring and each queue pair, in order.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+pub(crate) struct Seen {
     threads: Vec<Vec<Sqe>>,
     pairs: BTreeMap<u16, Vec<Wqe>>,
 }
 
 /// Plays a device that takes whatever is announced between turns; returns what it saw, and the turns.
-fn drive(rig: &mut Rig, setup: &Setup, args: LaunchArgs) -> (Seen, u32) {
+pub(crate) fn drive(rig: &mut Rig, setup: &Setup, args: LaunchArgs) -> (Seen, u32) {
     let mut seen = Seen { threads: vec![Vec::new(); usize::from(setup.threads)], ..Seen::default() };
     rig.post(args);
     let mut turns = 0;

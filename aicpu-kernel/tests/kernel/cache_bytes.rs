@@ -1,0 +1,267 @@
+//! T28: a replay with moved buffers writes the descriptors that a fresh expansion at those addresses writes.
+
+use hal::SharedMemory;
+use proptest::prelude::*;
+use wire::launch::{Algorithm, Buffer, CacheMode, CacheOutcome, OpKind, PeerBuffer, Staging};
+use wire::npu::Protocol;
+use wire::{DataType, Descriptor, DeviceAddr, LaunchArgs, ReduceOp};
+use zerocopy::IntoBytes;
+
+use crate::rig::{INPUT, OUTPUT, Rig, Setup};
+
+/// Pages with which 64 are left for graphs that are kept.
+pub(crate) const PAGES: usize = aicpu_kernel::LARGEST_GRAPH_PAGES + 64;
+const BLOCKS: usize = 64;
+
+/// An operation, but for where its buffers lie.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    op: OpKind,
+    algorithm: Algorithm,
+    staging: Staging,
+    dtype: DataType,
+    reduce: ReduceOp,
+    in_place: bool,
+    protocol: Protocol,
+    rank: u32,
+    ranks: u32,
+    count: u64,
+    piece: u64,
+}
+
+/// Where the buffers of all ranks lie in one launch, and what else changes from launch to launch.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    sequence: u32,
+    input: u64,
+    output: u64,
+    token: u32,
+    timeout_ms: u32,
+    done_notify: u32,
+}
+
+const FIRST: Turn =
+    Turn { sequence: 1, input: INPUT, output: OUTPUT, token: 40, timeout_ms: 5000, done_notify: 5 };
+const MOVED: Turn = Turn {
+    sequence: u32::MAX,
+    input: OUTPUT + 0x7_0000_1230,
+    output: INPUT - 0x55_5550,
+    token: u32::MAX - 300,
+    timeout_ms: 1,
+    done_notify: 63,
+};
+
+impl Case {
+    fn setup(&self) -> Setup {
+        let pair_depth = if self.protocol.uses_queue_pair() { 512 } else { 0 };
+        let threads = u16::try_from(self.ranks.max(2)).expect("at most 16");
+        let (protocol, depth) = (self.protocol, 1024);
+        Setup { threads, depth, protocol, pair_depth, ..Setup::new(self.rank, self.ranks) }
+    }
+
+    /// The arguments of a launch whose buffers lie as `turn` says, with the tables of the peers' written.
+    fn args(&self, rig: &mut Rig, turn: &Turn, cache: CacheMode) -> LaunchArgs {
+        let setup = self.setup();
+        let share = self.count * self.dtype.size_bytes();
+        let whole = share * u64::from(self.ranks);
+        let [input_len, output_len] = match self.op {
+            OpKind::AllReduce => [share, share],
+            OpKind::AllGather => [share, whole],
+            OpKind::ReduceScatter => [whole, share],
+        };
+        // Buffers of one rank begin here; in place, the share of a rank lies at its place in the whole.
+        let places = |rank: u32| {
+            let base = u64::from(rank) << 40;
+            let (input, output) = (turn.input + base, turn.output + base);
+            let shift = u64::from(rank) * share;
+            match self.op {
+                _ if !self.in_place => [input, output],
+                OpKind::AllReduce => [input, input],
+                OpKind::AllGather => [input + shift, input],
+                OpKind::ReduceScatter => [input, input + shift],
+            }
+        };
+        let tables = setup.peer_tables();
+        for ((table, which), len) in tables.into_iter().zip([0, 1]).zip([input_len, output_len]) {
+            let row = |rank: u32| PeerBuffer {
+                addr: DeviceAddr(places(rank)[which]),
+                len,
+                token: turn.token + 2 * rank,
+                reserved: 0,
+            };
+            let rows: Vec<_> = (0..self.ranks).map(row).collect();
+            rig.fake().write(table, rows.as_bytes()).expect("inside the window");
+        }
+        let [input, output] = places(self.rank);
+        let buffer =
+            |addr, len, token, peers| Buffer { addr: DeviceAddr(addr), len, token, reserved: 0, peers };
+        LaunchArgs {
+            op: self.op as u8,
+            dtype: self.dtype as u8,
+            reduce: self.reduce as u8,
+            algorithm: self.algorithm as u8,
+            staging: self.staging as u8,
+            cache: cache as u8,
+            count: self.count,
+            piece: self.piece,
+            input: buffer(input, input_len, turn.token + 2 * self.rank, tables[0]),
+            output: buffer(output, output_len, turn.token + 2 * self.rank, tables[1]),
+            sequence: turn.sequence,
+            timeout_ms: turn.timeout_ms,
+            done_notify: turn.done_notify,
+            ..setup.launch(0)
+        }
+    }
+
+    /// Launches at two places, one after the other; returns what the rings got, all in all.
+    fn launch(&self, cache: CacheMode, turns: [Turn; 2]) -> Result<[Launched; 2], u32> {
+        let setup = self.setup();
+        let mut rig = Rig::with_pages(&[setup], BLOCKS, PAGES);
+        let mut launch = |turn| {
+            let args = self.args(&mut rig, turn, cache);
+            let status = rig.run(args);
+            let descriptors = rig.drain(&setup);
+            let outcome = CacheOutcome::try_from(status.cache).expect("a number the kernel has");
+            if status.code == 0 { Ok(Launched { outcome, descriptors }) } else { Err(status.code) }
+        };
+        Ok([launch(&turns[0])?, launch(&turns[1])?])
+    }
+
+    /// Checks a replay against a fresh expansion; returns the descriptors compared, `None` for what is refused.
+    fn check(&self, turns: [Turn; 2]) -> Option<usize> {
+        let (cached, fresh) = (self.launch(CacheMode::On, turns), self.launch(CacheMode::Off, turns));
+        let (cached, fresh) = match (cached, fresh) {
+            (Ok(cached), Ok(fresh)) => (cached, fresh),
+            (cached, fresh) => {
+                assert_eq!(cached.err(), fresh.err(), "{self:?}");
+                return None;
+            }
+        };
+        assert_eq!(
+            cached.each_ref().map(|launched| launched.outcome),
+            [CacheOutcome::Miss, CacheOutcome::Hit]
+        );
+        assert_eq!(fresh.each_ref().map(|launched| launched.outcome), [CacheOutcome::Bypassed; 2]);
+        for (cached, fresh) in cached.iter().zip(&fresh) {
+            assert_eq!(cached.descriptors, fresh.descriptors, "{self:?}");
+        }
+        let [first, moved] = &cached;
+        assert_ne!(first.descriptors, moved.descriptors, "{self:?}");
+        Some(moved.descriptors.iter().map(|(_, entries)| entries.len()).sum())
+    }
+}
+
+/// What one launch has written, queue after queue.
+struct Launched {
+    outcome: CacheOutcome,
+    descriptors: Vec<(u16, Vec<Descriptor>)>,
+}
+
+/// Every operation by every algorithm and staging that exists.
+fn variants() -> Vec<(OpKind, Algorithm, Staging)> {
+    let mut list = Vec::new();
+    for &staging in Staging::ALL {
+        list.extend(Algorithm::ALL.iter().map(|&algorithm| (OpKind::AllReduce, algorithm, staging)));
+        let both = [Algorithm::Ring, Algorithm::Nhr];
+        list.extend(both.map(|algorithm| (OpKind::AllGather, algorithm, staging)));
+        // A reduce-scatter has no buffer of its own in which it could collect what others send.
+        list.extend(
+            both.map(|algorithm| (OpKind::ReduceScatter, algorithm, staging))
+                .into_iter()
+                .filter(|_| staging == Staging::Scratch),
+        );
+    }
+    list
+}
+
+/// Types that the links reduce, and types that they leave to a core.
+const TYPES: [(DataType, ReduceOp); 5] = [
+    (DataType::Fp32, ReduceOp::Sum),
+    (DataType::Bf16, ReduceOp::Max),
+    (DataType::Int64, ReduceOp::Min),
+    (DataType::Fp16, ReduceOp::Prod),
+    (DataType::Int8, ReduceOp::Sum),
+];
+
+/// The full product of variant, aliasing, type, and 1 to 16 ranks; links and rank rotate.
+#[test]
+fn t28_replays_with_moved_buffers_write_what_a_fresh_expansion_writes() {
+    let (mut replayed, mut refused, mut descriptors) = (0, 0, 0);
+    for (op, algorithm, staging) in variants() {
+        for ranks in 1..=16 {
+            for (turn, (dtype, reduce)) in (0_u32..).zip(TYPES) {
+                for in_place in [false, true] {
+                    let turn = turn + ranks;
+                    let mesh = matches!(algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
+                    // The direct mesh adds on the way, so it exists only where links can.
+                    let direct_mesh = mesh && staging == Staging::Direct;
+                    let links = if direct_mesh { 1 } else { 3 };
+                    let protocol = [Protocol::Hccs, Protocol::Roce, Protocol::Ub][turn as usize % links];
+                    let reduce = if op == OpKind::AllGather { ReduceOp::Sum } else { reduce };
+                    let (rank, count) = (turn % ranks, 3 * u64::from(ranks) + 5);
+                    let piece = u64::from(turn % 2) * 128;
+                    let case = Case {
+                        op,
+                        algorithm,
+                        staging,
+                        dtype,
+                        reduce,
+                        in_place,
+                        protocol,
+                        rank,
+                        ranks,
+                        count,
+                        piece,
+                    };
+                    match case.check([FIRST, MOVED]) {
+                        Some(count) => (replayed, descriptors) = (replayed + 1, descriptors + count),
+                        None => {
+                            assert!(direct_mesh, "{case:?}");
+                            refused += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!((replayed + refused, refused), (16 * 16 * 5 * 2, 210));
+    assert!(descriptors > 150_000, "{descriptors}");
+}
+
+/// An address that every type may have, of memory that ends far below the wrap.
+fn place() -> impl Strategy<Value = u64> {
+    (1..1_u64 << 43).prop_map(|line| line * 16)
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let rest = (any::<u32>(), 1..u32::MAX - 100, 1..=u32::MAX, 0..64_u32);
+    (place(), 0..1_u64 << 20, any::<bool>(), rest).prop_map(
+        |(input, distance, before, (sequence, token, timeout_ms, done_notify))| {
+            // Not so near to each other that they overlap, and often near enough to look like one buffer.
+            let distance = (distance + 0x10_0000) * 16;
+            let output = if before { input.saturating_sub(distance).max(16) } else { input + distance };
+            Turn { sequence, input: input.max(distance + 16), output, token, timeout_ms, done_notify }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn t28_replays_at_any_place(
+        (op, algorithm, staging) in prop::sample::select(variants()),
+        (dtype, reduce) in prop::sample::select(TYPES.to_vec()),
+        in_place in any::<bool>(),
+        protocol in prop::sample::select(vec![Protocol::Hccs, Protocol::Roce, Protocol::Ub]),
+        (ranks, rank) in (1..=16_u32, 0..16_u32),
+        (count, piece) in (0..1500_u64, 0..5_u64),
+        turns in [turn(), turn()],
+    ) {
+        let reduce = if op == OpKind::AllGather { ReduceOp::Sum } else { reduce };
+        let case = Case {
+            op, algorithm, staging, dtype, reduce, in_place, protocol,
+            rank: rank % ranks, ranks, count, piece: piece * 128,
+        };
+        prop_assume!(turns[0].sequence != turns[1].sequence);
+        case.check(turns);
+    }
+}

@@ -1,0 +1,223 @@
+//! Whatever fails between lookup and publication leaves nothing that can hit, and no page taken.
+
+use aicpu_kernel::LARGEST_GRAPH_PAGES;
+use task_cache::{Refusal, Tally};
+use wire::launch::{Algorithm, Buffer, CacheMode, CacheOutcome, OpKind, Staging};
+use wire::npu::Status;
+use wire::{DeviceAddr, ErrorCode, LaunchArgs, Sqe};
+
+use crate::cache_bytes::PAGES;
+use crate::rig::{Rig, Setup};
+
+const NOTHING: Tally = Tally { units: 0, slots: 0 };
+
+fn run(rig: &mut Rig, setup: &Setup, args: LaunchArgs) -> (Status, Vec<Sqe>) {
+    let status = rig.run(args);
+    let drained = rig.drain(setup);
+    (status, drained[0].1.iter().copied().map(Sqe::from).collect())
+}
+
+/// Runs a launch twice that fails with `code`: neither hits, and nothing is left of them.
+fn fails(rig: &mut Rig, setup: &Setup, args: LaunchArgs, code: ErrorCode) {
+    let before = rig.kernel.cache_use();
+    for _ in 0..2 {
+        let (status, sqes) = run(rig, setup, args);
+        assert_eq!(ErrorCode(status.code), code);
+        assert_eq!(status.cache, CacheOutcome::Bypassed as u8);
+        let opcodes: Vec<_> = sqes.iter().map(|sqe| sqe.opcode).collect();
+        assert_eq!(opcodes, [Sqe::WAIT, Sqe::RECORD_HOST], "nothing of it is submitted");
+    }
+    let after = rig.kernel.cache_use();
+    assert_eq!((after.kept, after.pages), (before.kept, before.pages), "{code}");
+    assert_eq!((after.stats.hits, after.stats.inserted), (before.stats.hits, before.stats.inserted));
+}
+
+/// Runs a launch twice: the second time it hits.
+fn hits(rig: &mut Rig, setup: &Setup, args: LaunchArgs) {
+    for outcome in [CacheOutcome::Miss, CacheOutcome::Hit] {
+        let (status, _) = run(rig, setup, args);
+        assert_eq!((status.code, status.cache), (0, outcome as u8));
+    }
+}
+
+#[test]
+fn a_graph_with_more_descriptors_than_there_are_blocks_for() {
+    let setup = Setup::new(0, 16);
+    let mut rig = Rig::with_pages(&[setup], 1, PAGES);
+    fails(&mut rig, &setup, setup.launch(64), ErrorCode::GRAPH_FULL);
+    let after = rig.kernel.cache_use();
+    assert_eq!((after.kept, after.pages, after.stats.misses), (NOTHING, 0, 2));
+    let empty = setup.launch(0);
+    hits(&mut rig, &setup, empty);
+    assert_eq!(rig.kernel.cache_use().kept, Tally { units: 1, slots: 1 });
+}
+
+#[test]
+fn a_graph_with_more_descriptors_than_there_are_pages_for() {
+    let setup = Setup::new(0, 16);
+    let mut rig = Rig::with_pages(&[setup], 16, 1);
+    fails(&mut rig, &setup, setup.launch(64), ErrorCode::PAGES_FULL);
+    let after = rig.kernel.cache_use();
+    assert_eq!((after.kept, after.pages, after.stats.misses), (NOTHING, 0, 2));
+    assert_eq!(after.stats.refused_by(Refusal::TooLarge), 2);
+    // What fits the page runs, and is not kept: the page is all there is for graphs that are submitted.
+    for _ in 0..2 {
+        let (status, _) = run(&mut rig, &setup, setup.launch(0));
+        assert_eq!((status.code, status.cache), (0, CacheOutcome::Miss as u8));
+    }
+    assert_eq!((rig.kernel.cache_use().kept, rig.kernel.cache_use().pages), (NOTHING, 0));
+}
+
+/// Without room the operation runs all the same, as often as it is launched, and the counters say why.
+#[test]
+fn t29b_refused_recordings_run_uncached() {
+    let setup = Setup::new(0, 16);
+    // The graph takes three pages. A communicator may have three quarters of the room.
+    let ring = setup.launch(64);
+    for (room, refusal) in [(0, Refusal::TooLarge), (2, Refusal::TooLarge), (3, Refusal::OverQuota)] {
+        let mut rig = Rig::with_pages(&[setup], 16, LARGEST_GRAPH_PAGES + room);
+        for launches in 1..4 {
+            let (status, sqes) = run(&mut rig, &setup, ring);
+            assert_eq!((status.code, status.cache, sqes.len()), (0, CacheOutcome::Miss as u8, 124));
+            let after = rig.kernel.cache_use();
+            assert_eq!((after.kept, after.pages), (NOTHING, 0));
+            assert_eq!((after.stats.misses, after.stats.refused_by(refusal)), (launches, launches));
+        }
+    }
+    let mut rig = Rig::with_pages(&[setup], 16, LARGEST_GRAPH_PAGES + 4);
+    hits(&mut rig, &setup, ring);
+    assert_eq!(rig.kernel.cache_use().kept, Tally { units: 3, slots: 1 });
+}
+
+/// Sizes that never come back: each runs, the oldest give way, nothing is lost.
+#[test]
+fn t29b_a_full_cache_lets_the_oldest_go() {
+    let setup = Setup::new(1, 4);
+    let mut rig = Rig::with_pages(&[setup], 16, LARGEST_GRAPH_PAGES + 16);
+    for count in 100..400 {
+        let (status, sqes) = run(&mut rig, &setup, setup.launch(count));
+        assert_eq!((status.code, status.cache, sqes.len()), (0, CacheOutcome::Miss as u8, 28));
+        let kept = (count - 99).min(12);
+        let after = rig.kernel.cache_use();
+        assert_eq!(after.kept, Tally { units: kept, slots: kept });
+        assert_eq!((u64::from(after.pages), after.stats.evicted), (kept, count - 99 - kept));
+    }
+    // The last twelve are there, in any order.
+    for count in (388..400).rev() {
+        assert_eq!(run(&mut rig, &setup, setup.launch(count)).0.cache, CacheOutcome::Hit as u8);
+    }
+    assert_eq!(run(&mut rig, &setup, setup.launch(387)).0.cache, CacheOutcome::Miss as u8);
+    let stats = rig.kernel.cache_use().stats;
+    assert_eq!((stats.hits, stats.misses, stats.inserted, stats.refused()), (12, 301, 301, 0));
+}
+
+/// More communicators' graphs than there are entries, one page each.
+#[test]
+fn t29b_a_cache_without_entries_lets_the_oldest_go() {
+    let setup = Setup::new(0, 2);
+    let mut rig = Rig::with_pages(&[setup], 16, LARGEST_GRAPH_PAGES + 2000);
+    for count in 1..=1000 {
+        assert_eq!(run(&mut rig, &setup, setup.launch(count)).0.code, 0);
+    }
+    let after = rig.kernel.cache_use();
+    // A communicator may have 192 of 256 entries.
+    assert_eq!((after.kept, after.pages), (Tally { units: 192, slots: 192 }, 192));
+    assert_eq!((after.stats.inserted, after.stats.evicted), (1000, 808));
+}
+
+/// A peer's buffer that is too short is found out before anything is looked up or submitted.
+#[test]
+fn a_refused_launch_leaves_the_entry_that_it_would_have_hit() {
+    let setup = Setup { threads: 4, ..Setup::new(1, 4) };
+    let mut rig = Rig::with_pages(&[setup], 16, PAGES);
+    rig.write_peers(&setup, |_| 400);
+    let [input, output] = setup.peer_tables();
+    let args = LaunchArgs {
+        algorithm: Algorithm::MeshTwoShot as u8,
+        staging: Staging::Direct as u8,
+        ..setup.launch(100)
+    };
+    let args = LaunchArgs {
+        input: Buffer { peers: input, ..args.input },
+        output: Buffer { peers: output, ..args.output },
+        ..args
+    };
+    hits(&mut rig, &setup, args);
+    let expected = run(&mut rig, &setup, args).1;
+    rig.write_peers(&setup, |rank| 400 - u64::from(rank == 2));
+    fails(&mut rig, &setup, args, ErrorCode::BINDING_EXTENT);
+    rig.write_peers(&setup, |_| 400);
+    for (short, code) in [
+        (LaunchArgs { input: Buffer { len: 396, ..args.input }, ..args }, ErrorCode::LAUNCH_BUFFER),
+        (
+            LaunchArgs { output: Buffer { addr: DeviceAddr(0), ..args.output }, ..args },
+            ErrorCode::LAUNCH_BUFFER,
+        ),
+        (
+            LaunchArgs { output: Buffer { peers: DeviceAddr(0), ..args.output }, ..args },
+            ErrorCode::BINDING_MISSING,
+        ),
+    ] {
+        fails(&mut rig, &setup, short, code);
+    }
+    let (status, again) = run(&mut rig, &setup, args);
+    assert_eq!((status.cache, again), (CacheOutcome::Hit as u8, expected));
+    let after = rig.kernel.cache_use();
+    assert_eq!((after.stats.hits, after.stats.misses, after.stats.inserted), (3, 1, 1));
+}
+
+/// A replay that is given up half-way, because the device takes nothing, gives its entry back.
+#[test]
+fn a_replay_that_is_given_up_leaves_the_entry() {
+    let (stuck, sound) = (Setup { depth: 8, ..Setup::new(0, 4) }, Setup { slot: 1, ..Setup::new(0, 4) });
+    let mut rig = Rig::with_pages(&[stuck, sound], 16, PAGES);
+    rig.post(stuck.launch(100));
+    while !rig.all_answered() {
+        rig.kernel.poll();
+        rig.drain(&stuck);
+    }
+    let before = rig.kernel.cache_use();
+    rig.post(stuck.launch(100));
+    rig.kernel.poll();
+    assert!(!rig.all_answered());
+    rig.fake().now_ns.set(60_000_000_000);
+    rig.kernel.poll();
+    assert!(rig.all_answered());
+    let status = rig.status();
+    assert_eq!((ErrorCode(status.code), status.cache), (ErrorCode::QUEUE_FULL, CacheOutcome::Hit as u8));
+    let after = rig.kernel.cache_use();
+    assert_eq!((after.kept, after.pages), (before.kept, before.pages));
+    hits(&mut rig, &sound, sound.launch(100));
+}
+
+/// D7: a cache that is switched off counts nothing and keeps nothing, and so do operations of several chunks.
+#[test]
+fn off_keeps_nothing_and_counts_nothing() {
+    let setup = Setup { threads: 4, ..Setup::new(1, 4) };
+    let mut rig = Rig::with_pages(&[setup], 64, PAGES);
+    let launches = Algorithm::ALL.iter().flat_map(|&algorithm| {
+        [0, 1, 1000].map(|count| LaunchArgs {
+            algorithm: algorithm as u8,
+            cache: CacheMode::Off as u8,
+            ..setup.launch(count)
+        })
+    });
+    let chunked = LaunchArgs { chunk: 10, ..setup.launch(100) };
+    for args in launches.chain([chunked]) {
+        for _ in 0..2 {
+            let (status, _) = run(&mut rig, &setup, args);
+            assert_eq!((status.code, status.cache), (0, CacheOutcome::Bypassed as u8));
+            let after = rig.kernel.cache_use();
+            assert_eq!((after.kept, after.pages), (NOTHING, 0));
+            let stats = after.stats;
+            assert_eq!((stats.hits, stats.misses, stats.inserted, stats.refused()), (0, 0, 0, 0));
+        }
+    }
+    // What was kept before is not looked at either.
+    let gather = LaunchArgs { op: OpKind::AllGather as u8, ..setup.launch(10) };
+    let gather = LaunchArgs { output: Buffer { len: 160, ..gather.output }, ..gather };
+    hits(&mut rig, &setup, gather);
+    let (status, _) = run(&mut rig, &setup, LaunchArgs { cache: CacheMode::Off as u8, ..gather });
+    assert_eq!((status.code, status.cache), (0, CacheOutcome::Bypassed as u8));
+    assert_eq!(rig.kernel.cache_use().stats.hits, 1);
+}
