@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use aicpu_wire::context::{ChannelEntry, ContextHeader, RegionEntry, TableRef, ThreadEntry};
 use aicpu_wire::launch::{Algorithm, Buffer, OpKind, PeerBuffer, Staging};
 use aicpu_wire::npu::{self, ChannelSlot, Protocol, QueueSlot, RegionSlot, Status};
+use aicpu_wire::program::{ProgramEntry, ProgramHeader, ProgramOperand};
 use aicpu_wire::{
     Cqe, DataType, Lane, LaunchArgs, Phase, ReduceOp, Sqe, SqeFlags, TraceEvent, TraceKind, Wqe,
 };
@@ -59,7 +60,7 @@ macro_rules! layouts {
     };
 }
 
-fn layouts() -> [Layout; 16] {
+fn layouts() -> [Layout; 19] {
     layouts! {
         ContextHeader {
             magic abi_major abi_minor total_len header_crc body_crc instance epoch rank ranks device
@@ -83,9 +84,14 @@ fn layouts() -> [Layout; 16] {
         Cqe { task address code queue step peer position skeleton opcode reserved phase }
         LaunchArgs {
             magic abi blocks sequence checksum instance epoch op dtype reduce algorithm count chunk piece context
-            context_len staging cache reserved input output start_notify done_notify timeout_ms reserved1 reserved2
+            context_len staging cache kind reserved input output start_notify done_notify timeout_ms reserved1 reserved2
         }
         Buffer { addr len token reserved peers }
+        ProgramHeader { magic abi_major abi_minor total_len checksum count instance epoch bindings reserved }
+        ProgramEntry {
+            op dtype reduce algorithm staging reserved count chunk piece context context_len start_base input output
+        }
+        ProgramOperand { slot reserved offset len }
         PeerBuffer { addr len token reserved }
         Status { sequence code chunks sqes wqes doorbells steps cache reserved detail expand_ns submit_ns kinds }
         TraceEvent { time_ns sequence kind reserved queue first second }

@@ -9,4 +9,5 @@ mod descriptors;
 mod document;
 mod golden;
 mod launch;
+mod program;
 mod samples;
