@@ -85,6 +85,12 @@ impl SharedBuffer {
         }
     }
 
+    /// Returns whether the memory is still registered on a rank as it was when the buffer was made.
+    pub(crate) fn is_registered(&self, cluster: &Cluster, rank: u32) -> bool {
+        let row = self.rows[rank as usize];
+        cluster.npu(rank).registered(row.token) == Some((row.addr, row.len))
+    }
+
     /// Deregisters and frees the memory of all ranks.
     ///
     /// # Errors

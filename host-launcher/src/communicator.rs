@@ -5,8 +5,10 @@
 //! [`Communicator::synchronize`] is the wait, for everything that is in flight. An error poisons the communicator;
 //! destroying it gives everything back, and the next one starts clean.
 
+mod capture;
 mod launch;
 mod operation;
+mod work;
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
@@ -25,7 +27,10 @@ use crate::cluster::Cluster;
 use crate::diagnosis;
 use crate::error::{Error, Result};
 use crate::resources::{Identity, Resources};
+use capture::RankProgram;
+pub use capture::{Capture, Program, Slot};
 pub use operation::{Operation, Place};
+pub(crate) use work::Work;
 
 /// Interactions with the device per operation and rank: record, launch, wait.
 pub const HOST_OPS: u64 = 3;
@@ -79,11 +84,11 @@ pub struct Completed {
     pub status: Status,
 }
 
-/// An operation that has been launched on a rank and not yet waited for.
+/// A launch on a rank that has not been waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
     pub(crate) sequence: u32,
-    pub(crate) operation: Operation,
+    pub(crate) work: Work,
     ticket: LaunchTicket,
     /// Count of the done notify once this operation is done.
     done_at: u64,
@@ -107,6 +112,10 @@ pub struct Communicator<'c> {
     pub(crate) ranks: Vec<RankState>,
     resources: HashMap<(Algorithm, Staging), Resources>,
     retired: Vec<Resources>,
+    /// What each program has on every rank, by the program's number.
+    programs: HashMap<u32, Vec<RankProgram>>,
+    /// Programs captured so far.
+    captured: u32,
     set_up: SetUp,
     poisoned: bool,
 }
@@ -139,6 +148,8 @@ impl<'c> Communicator<'c> {
             ranks,
             resources: HashMap::new(),
             retired: Vec::new(),
+            programs: HashMap::new(),
+            captured: 0,
             set_up: SetUp::default(),
             poisoned: false,
         })
@@ -205,6 +216,9 @@ impl<'c> Communicator<'c> {
         for resources in self.resources.drain().map(|(_, resources)| resources).chain(self.retired.drain(..))
         {
             resources.free(self.cluster)?;
+        }
+        for ranks in self.programs.values() {
+            (0..).zip(ranks).try_for_each(|(rank, own)| own.free(self.cluster, rank))?;
         }
         for (rank, state) in (0..).zip(&self.ranks) {
             self.cluster.npu(rank).free_host_notify(state.done_notify).map_err(driver)?;

@@ -134,7 +134,7 @@ fn finish(code: ErrorCode, report: Report) -> Error {
 fn report(comm: &Communicator<'_>, code: ErrorCode, rank: u32, sequence: u32) -> Report {
     let launched =
         comm.ranks.iter().flat_map(|state| &state.in_flight).find(|launched| launched.sequence == sequence);
-    let operation = launched.map_or_else(String::new, |launched| format!(" {}", launched.operation));
+    let operation = launched.map_or_else(String::new, |launched| format!(" {}", launched.work));
     let info = code.info();
     // Whatever the failure itself did: the peers of a rank that failed wait for it.
     let effect = match info.map(|info| info.effect) {

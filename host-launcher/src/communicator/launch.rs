@@ -4,10 +4,10 @@ use templates::{Needs, Shape};
 use wire::launch::{Algorithm, Staging};
 use wire::{ErrorCode, LaunchArgs};
 
-use super::{Communicator, InFlight, Operation, Place};
+use super::{Communicator, InFlight, Operation, Place, Work};
 use crate::buffer::driver;
 use crate::error::{Error, Result};
-use crate::resources::{Resources, START_NOTIFIES};
+use crate::resources::{RankResources, Resources, START_NOTIFIES};
 
 /// Least scratch that is created, bytes: less saves nothing.
 const LEAST_SCRATCH: u64 = 64 << 10;
@@ -26,15 +26,30 @@ impl Communicator<'_> {
         input: Place<'_>,
         output: Place<'_>,
     ) -> Result<()> {
-        if self.poisoned {
-            return Err(Error::new(
-                ErrorCode::COMM_POISONED,
-                "an earlier operation of this communicator failed",
-            ));
-        }
+        self.check_alive()?;
         self.prepare(operation)?;
         let args = self.arguments(rank, operation, input, output)?;
-        self.post(rank, operation, args)
+        self.check_room(rank)?;
+        self.post(rank, Work::Operation(*operation), args)
+    }
+
+    /// Refuses to go on after an error.
+    pub(super) fn check_alive(&self) -> Result<()> {
+        if self.poisoned {
+            let message = "an earlier operation of this communicator failed";
+            return Err(Error::new(ErrorCode::COMM_POISONED, message));
+        }
+        Ok(())
+    }
+
+    /// Refuses more launches than there are start notifies for.
+    pub(super) fn check_room(&self, rank: u32) -> Result<()> {
+        let in_flight = self.ranks[rank as usize].in_flight.len();
+        if in_flight >= START_NOTIFIES as usize {
+            let message = format!("rank {rank} has {in_flight} operations in flight");
+            return Err(Error::new(ErrorCode::LAUNCHES_FULL, message).remedy("call synchronize first"));
+        }
+        Ok(())
     }
 
     /// Returns the elements per chunk and rank that the kernels will work with.
@@ -67,13 +82,9 @@ impl Communicator<'_> {
     }
 
     /// Posts launch arguments as they are: start notify, launch.
-    fn post(&mut self, rank: u32, operation: &Operation, args: LaunchArgs) -> Result<()> {
+    pub(super) fn post(&mut self, rank: u32, work: Work, args: LaunchArgs) -> Result<()> {
         let npu = self.cluster.npu(rank);
         let state = &mut self.ranks[rank as usize];
-        if state.in_flight.len() >= START_NOTIFIES as usize {
-            let message = format!("rank {rank} has {} operations in flight", state.in_flight.len());
-            return Err(Error::new(ErrorCode::LAUNCHES_FULL, message).remedy("call synchronize first"));
-        }
         npu.set_notify(args.start_notify);
         let ticket = npu.post_launch(&args).map_err(driver)?;
         self.cluster.wake(rank);
@@ -81,7 +92,7 @@ impl Communicator<'_> {
         state.launched = args.sequence;
         state.in_flight.push_back(InFlight {
             sequence: args.sequence,
-            operation: *operation,
+            work,
             ticket,
             done_at: state.done_count,
         });
@@ -97,7 +108,7 @@ impl Communicator<'_> {
     }
 
     /// Creates the resources that an operation needs and does not have yet.
-    fn prepare(&mut self, operation: &Operation) -> Result<()> {
+    pub(super) fn prepare(&mut self, operation: &Operation) -> Result<()> {
         let key = (operation.algorithm, operation.staging);
         let wanted = self.scratch_for(operation);
         if self.resources.get(&key).is_some_and(|resources| resources.scratch.len >= wanted) {
@@ -154,13 +165,7 @@ impl Communicator<'_> {
         input: Place<'_>,
         output: Place<'_>,
     ) -> Result<LaunchArgs> {
-        let too_many = || {
-            Error::new(
-                ErrorCode::LAUNCH_COUNT,
-                format!("{} elements of {}", operation.count, operation.dtype),
-            )
-        };
-        let (input_len, output_len) = operation.buffer_bytes(self.size()).ok_or_else(too_many)?;
+        let (input_len, output_len) = self.buffer_bytes(operation)?;
         for (name, place, len) in [("input", input, input_len), ("output", output, output_len)] {
             if place.offset.checked_add(len).is_none_or(|end| end > place.buffer.len()) {
                 let message = format!(
@@ -171,13 +176,10 @@ impl Communicator<'_> {
                 return Err(Error::new(ErrorCode::LAUNCH_BUFFER, message));
             }
         }
-        check_reach(operation, input, output)?;
-        let missing = || Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist");
-        let resources = self.resources.get(&(operation.algorithm, operation.staging)).ok_or_else(missing)?;
-        let own = resources.ranks.get(rank as usize).ok_or_else(missing)?;
+        check_reach(operation, input.offset > 0, output.offset > 0)?;
+        let own = self.resources_of(rank, operation)?;
         let state = &self.ranks[rank as usize];
         let sequence = state.launched.wrapping_add(1);
-        let timeout_ms = u32::try_from(self.config.timeout.as_millis()).unwrap_or(u32::MAX).max(1);
         let args = LaunchArgs {
             blocks: 1,
             sequence,
@@ -198,21 +200,41 @@ impl Communicator<'_> {
             output: output.buffer.part(rank, output.offset, output_len),
             start_notify: own.start_base + sequence % START_NOTIFIES,
             done_notify: state.done_notify,
-            timeout_ms,
+            timeout_ms: self.timeout_ms(),
             ..LaunchArgs::default()
         };
         Ok(args.sealed())
     }
+
+    /// Returns how long a wait on the device may last, milliseconds.
+    pub(super) fn timeout_ms(&self) -> u32 {
+        u32::try_from(self.config.timeout.as_millis()).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Returns the bytes of input and output per rank.
+    pub(super) fn buffer_bytes(&self, operation: &Operation) -> Result<(u64, u64)> {
+        operation.buffer_bytes(self.size()).ok_or_else(|| {
+            let message = format!("{} elements of {}", operation.count, operation.dtype);
+            Error::new(ErrorCode::LAUNCH_COUNT, message)
+        })
+    }
+
+    /// Returns what a rank has for an operation that has been prepared.
+    pub(super) fn resources_of(&self, rank: u32, operation: &Operation) -> Result<&RankResources> {
+        let resources = self.resources.get(&(operation.algorithm, operation.staging));
+        let own = resources.and_then(|resources| resources.ranks.get(rank as usize));
+        own.ok_or_else(|| Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist"))
+    }
 }
 
-/// Checks that peers find what they touch directly: their tables name the start of a buffer.
-fn check_reach(operation: &Operation, input: Place<'_>, output: Place<'_>) -> Result<()> {
+/// Checks that peers find what they touch directly: their tables name the start of a buffer. `input` and `output` say
+/// whether these lie elsewhere.
+pub(super) fn check_reach(operation: &Operation, input: bool, output: bool) -> Result<()> {
     let direct = operation.staging == Staging::Direct;
     let mesh = matches!(operation.algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
-    for (name, place, touched) in [("input", input, direct && mesh), ("output", output, direct)] {
-        if touched && place.offset > 0 {
-            let message =
-                format!("{name}: peers touch it, and it lies at offset {} of its buffer", place.offset);
+    for (name, moved, touched) in [("input", input, direct && mesh), ("output", output, direct)] {
+        if touched && moved {
+            let message = format!("{name}: peers touch it, and it does not lie at the start of its buffer");
             let remedy = "work in scratch, or make a buffer of its own for it";
             return Err(Error::new(ErrorCode::LAUNCH_BUFFER, message).remedy(remedy));
         }

@@ -15,7 +15,7 @@ use wire::{Descriptor, DeviceAddr, ErrorCode, Phase, Sqe, SqeFlags, Wqe};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::{Report, finish, known_peer, place, report, split_task};
-use crate::communicator::Communicator;
+use crate::communicator::{Communicator, RankState};
 use crate::error::Error;
 
 /// How long device and kernels are run on to tell what is slow from what has stopped.
@@ -60,6 +60,8 @@ pub(super) fn explain(comm: &Communicator<'_>, started: Instant) -> Error {
         silent(comm, culprit, &waits)
     } else if let Some((rank, entry)) = first_runnable(&states) {
         not_executed(comm, rank, entry)
+    } else if let Some(culprit) = differing(comm) {
+        differs(comm, culprit, &waits)
     } else {
         lost_signal(comm, &waits)
     };
@@ -128,7 +130,12 @@ fn located(comm: &Communicator<'_>, (rank, entry): Wait<'_>, report: Report) -> 
     let peer = known_peer(peer);
     let what = match (opcode, peer) {
         (Sqe::WAIT, Some(peer)) => format!("wait notify {notify} from rank {peer}"),
-        (Sqe::WAIT, None) if phase == Phase::Start as u8 => format!("wait notify {notify} from the host"),
+        (Sqe::WAIT, None) if phase == Phase::Start as u8 && task == 0 => {
+            format!("wait notify {notify} from the host")
+        }
+        (Sqe::WAIT, None) if phase == Phase::Start as u8 => {
+            format!("wait notify {notify} from the operation before")
+        }
         (Sqe::WAIT, None) => format!("wait notify {notify} from another thread"),
         _ => format!("opcode {opcode}"),
     };
@@ -208,6 +215,32 @@ fn not_executed(comm: &Communicator<'_>, rank: u32, entry: &Pending) -> Report {
     let (sequence, _) = split_task(entry.sqe.task);
     let base = report(comm, ErrorCode::HOST_NOTIFY_TIMEOUT, rank, sequence);
     located(comm, (rank, entry), Report { cause, remedy, ..base })
+}
+
+/// Returns the first rank that has something else in flight than rank 0, launch by launch.
+fn differing(comm: &Communicator<'_>) -> Option<u32> {
+    let works = |state: &RankState| state.in_flight.iter().map(|launched| launched.work).collect::<Vec<_>>();
+    let first = comm.ranks.first().map(works)?;
+    (0..).zip(&comm.ranks).find(|(_, state)| works(state) != first).map(|(rank, _)| rank)
+}
+
+/// All ranks wait, and they are not at the same operation.
+fn differs(comm: &Communicator<'_>, culprit: u32, waits: &[Wait<'_>]) -> Report {
+    let pairs = comm.ranks[0].in_flight.iter().zip(&comm.ranks[culprit as usize].in_flight);
+    let pair = pairs.into_iter().find(|(first, other)| first.work != other.work);
+    let (sequence, cause) = pair.map_or((0, String::new()), |(first, other)| {
+        let cause = format!("rank {culprit} launched {}; rank 0 launched {}.", other.work, first.work);
+        (other.sequence, cause)
+    });
+    let base = Report {
+        cause,
+        peer_state: "at something else".to_owned(),
+        ..report(comm, ErrorCode::PEER_DIFFERS, culprit, sequence)
+    };
+    match victim_of(culprit, waits) {
+        Some(wait) => located(comm, wait, base),
+        None => base,
+    }
 }
 
 /// Runs device and kernels on, and returns whether a value changes.

@@ -94,6 +94,15 @@ impl Npu {
         Ok(())
     }
 
+    /// Returns the place and bytes of what is registered under a token.
+    #[must_use]
+    pub fn registered(&self, token: u32) -> Option<(DeviceAddr, u64)> {
+        let slot = *self.books().tokens.get(&token)?;
+        let at = npu::REGIONS + u64::from(slot) * size_of::<RegionSlot>() as u64;
+        let slot: RegionSlot = transmute!(self.window().load_words::<4>(at));
+        Some((DeviceAddr(slot.addr), slot.len))
+    }
+
     /// Creates a queue: takes memory for its ring, which starts empty at the fabric's first position, and a slot.
     /// `channel` is 0 for a thread. For queue pairs use [`Npu::connect`].
     ///
