@@ -3,15 +3,31 @@
 use task_cache::{
     Alias, Determinism, Facts, Form, Key, Mode, Operation, Policy, Product, Protocol, Protocols, Request,
 };
-use templates::Plan;
+use templates::{Plan, SizeClass};
 use wire::launch::{CacheMode, Launch, OpKind};
 use wire::npu;
 
 use crate::context::OwnedContext;
+use crate::sizes::Sizes;
 
-/// Returns the key under which the graph of a launch is kept; `None` when it may not be. `features` are bits that tell
-/// graphs apart which differ in what is around the operation.
-pub(crate) fn of(launch: &Launch, plan: &Plan, context: &OwnedContext, features: u32) -> Option<Key> {
+/// What the cache is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// The key.
+    pub(crate) key: Key,
+    /// The class, where the graph is the one for all sizes of it.
+    pub(crate) class: Option<u64>,
+}
+
+/// Returns what the cache is asked for to get the graph of a launch; `None` when it may not be asked. `features` are
+/// bits that tell graphs apart which differ in what is around the operation.
+pub(crate) fn of(
+    launch: &Launch,
+    plan: &Plan,
+    context: &OwnedContext,
+    features: u32,
+    sizes: &mut Sizes,
+) -> Option<Wanted> {
     let shape = plan.shape();
     let op = operation(launch.op);
     let header = context.header();
@@ -24,7 +40,10 @@ pub(crate) fn of(launch: &Launch, plan: &Plan, context: &OwnedContext, features:
     if !may || plan.chunks() > 1 {
         return None;
     }
-    Some(Key::new(&Facts {
+    // The field's cache knows sizes only.
+    let class = plan.size_class().filter(|_| launch.cache == CacheMode::On).map(SizeClass::number);
+    let shared = class.filter(|&number| sizes.shares(mixed(launch, features, number), launch.count));
+    let key = Key::new(&Facts {
         instance: header.instance,
         epoch: header.epoch,
         op,
@@ -33,7 +52,7 @@ pub(crate) fn of(launch: &Launch, plan: &Plan, context: &OwnedContext, features:
         algorithm: launch.algorithm,
         staging: launch.staging,
         alias: if shape.in_place { Alias::InPlace } else { Alias::Disjoint },
-        form: Form::Exact(launch.count),
+        form: shared.map_or(Form::Exact(launch.count), Form::Class),
         rank: header.rank,
         ranks: header.ranks,
         root: 0,
@@ -46,7 +65,20 @@ pub(crate) fn of(launch: &Launch, plan: &Plan, context: &OwnedContext, features:
         threads: plan.threads(),
         determinism: Determinism::On,
         features,
-    }))
+    });
+    Some(Wanted { key, class: shared.map(|number| mixed(launch, features, number)) })
+}
+
+/// Mixes a class with what else tells launches apart.
+fn mixed(launch: &Launch, features: u32, class: u64) -> u64 {
+    let kinds = [launch.op as u8, launch.dtype as u8, launch.reduce as u8, launch.algorithm as u8];
+    let around = u64::from(features) << 32 | u64::from(u32::from_le_bytes(kinds));
+    let words = [launch.instance[0], launch.instance[1], around, class];
+    words.into_iter().fold(u64::from(launch.epoch), |mixed, word| {
+        // The multiplier is 2^64 divided by the golden ratio, the usual one of multiplicative hashing; the upper bits
+        // of a product are the mixed ones.
+        (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
+    })
 }
 
 /// What the field's policy asks of a launch.

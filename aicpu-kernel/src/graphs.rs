@@ -7,13 +7,16 @@
 use core::ops::DerefMut;
 
 use task_cache::{Directory, Key, Limits, SlotId, Stats, Tally};
-use task_graph::{Block, PackedGraph, Page, Pages, TaskGraph};
+use task_graph::{Block, PackedGraph, Page, Pages, Sized, TaskGraph};
+use templates::Plan;
 use wire::ErrorCode;
 use wire::launch::CacheOutcome;
 
 use crate::LARGEST_GRAPH_PAGES;
+use crate::cache_key::{self, Wanted};
 use crate::context::OwnedContext;
 use crate::job::Job;
+use crate::sizes::Sizes;
 
 /// Graphs that are kept at once.
 const KEPT: usize = 256;
@@ -43,6 +46,7 @@ pub(crate) struct Graphs<S, T> {
     recorder: TaskGraph<S>,
     pages: Pages<T>,
     directory: Directory<PackedGraph, KEPT>,
+    sizes: Sizes,
     held: Option<Held>,
 }
 
@@ -52,6 +56,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
             recorder: TaskGraph::new(blocks),
             pages: Pages::new(pages),
             directory: Directory::new(),
+            sizes: Sizes::new(),
             held: None,
         }
     }
@@ -85,8 +90,8 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         self.held.as_ref().map(|held| &held.graph)
     }
 
-    /// Gets the graph of the job's next chunk; it is held until [`put_back`](Self::put_back). With a key, the cache
-    /// is asked first and told afterwards.
+    /// Gets the graph of the job's next chunk; it is held until [`put_back`](Self::put_back). Where it may be kept,
+    /// the cache is asked first and told afterwards.
     ///
     /// # Errors
     /// What the template, the recorder or the pages refuse; nothing is held then.
@@ -94,30 +99,78 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         &mut self,
         job: &Job,
         context: &mut OwnedContext,
-        key: Option<&Key>,
     ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
         self.put_back();
-        if let Some(hit) = key.and_then(|key| self.directory.lookup(key)) {
+        let (plan, features) = (job.plan.as_ref(), job.features());
+        let wanted =
+            plan.and_then(|plan| cache_key::of(&job.launch, plan, context, features, &mut self.sizes));
+        if let Some(hit) = wanted.and_then(|wanted| self.directory.lookup(&wanted.key)) {
             // An entry that was just found can be pinned.
             let entry = self.directory.pin(hit.id).is_ok().then_some(hit.id);
             self.held = entry.map(|entry| Held { graph: hit.payload, entry: Some(entry) });
             return Ok((hit.payload, CacheOutcome::Hit));
         }
-        job.record(context, &mut self.recorder)?;
-        let entry = key.and_then(|key| self.begin(key));
+        job.record(plan, context, &mut self.recorder)?;
+        let held = match (wanted, plan) {
+            (None, _) | (_, None) => Held { graph: self.pages.pack(&self.recorder)?, entry: None },
+            (Some(Wanted { key, class: None }), _) => self.keep_exact(&key)?,
+            (Some(Wanted { key, class: Some(class) }), Some(plan)) => {
+                match self.pack_shared(job, plan, context) {
+                    Ok(graph) => self.keep(&key, graph),
+                    Err(_) => {
+                        self.sizes.set_apart(class);
+                        // The recorder has been used for the other count.
+                        job.record(Some(plan), context, &mut self.recorder)?;
+                        Held { graph: self.pages.pack(&self.recorder)?, entry: None }
+                    }
+                }
+            }
+        };
+        self.held = Some(held);
+        Ok((held.graph, if wanted.is_some() { CacheOutcome::Miss } else { CacheOutcome::Bypassed }))
+    }
+
+    /// Packs the recorded graph where the cache makes room for it, or in reserved pages.
+    fn keep_exact(&mut self, key: &Key) -> Result<Held, ErrorCode> {
+        let entry = self.begin(key, Pages::<T>::needed(&self.recorder));
         let packed = self.pages.pack(&self.recorder);
         let entry = entry.filter(|&entry| match packed {
             Ok(graph) => self.publish(entry, graph),
             Err(_) => !self.directory.abandon(entry),
         });
-        let graph = packed?;
-        self.held = Some(Held { graph, entry });
-        Ok((graph, if key.is_some() { CacheOutcome::Miss } else { CacheOutcome::Bypassed }))
+        Ok(Held { graph: packed?, entry })
     }
 
-    /// Makes room for the recorded graph; `None` when the cache will not have it, which it counts.
-    fn begin(&mut self, key: &Key) -> Option<SlotId> {
-        let needed = Pages::<T>::needed(&self.recorder);
+    /// Packs the graph that serves all sizes of the class of `plan`, which is the one recorded.
+    fn pack_shared(
+        &mut self,
+        job: &Job,
+        plan: &Plan,
+        context: &mut OwnedContext,
+    ) -> Result<PackedGraph, ErrorCode> {
+        let neighbour = plan.neighbour().ok_or(ErrorCode::PLAN_INTERNAL)?;
+        let one = Sized { graph: self.pages.pack(&self.recorder)?, unit: plan.unit_bytes() };
+        let other = job
+            .record(Some(&neighbour), context, &mut self.recorder)
+            .and_then(|()| self.pages.pack(&self.recorder))
+            .map(|graph| Sized { graph, unit: neighbour.unit_bytes() });
+        let shared = other.and_then(|other| {
+            let shared = self.pages.pack_affine(&one, &other);
+            self.pages.release(other.graph);
+            shared
+        });
+        self.pages.release(one.graph);
+        shared
+    }
+
+    /// Publishes a graph that is packed already, if the cache will have it.
+    fn keep(&mut self, key: &Key, graph: PackedGraph) -> Held {
+        let entry = self.begin(key, graph.pages());
+        Held { graph, entry: entry.filter(|&entry| self.publish(entry, graph)) }
+    }
+
+    /// Makes room for a graph of `needed` pages; `None` when the cache will not have it, which it counts.
+    fn begin(&mut self, key: &Key, needed: u32) -> Option<SlotId> {
         let pages = &mut self.pages;
         self.directory.begin(key, needed, &mut |graph| pages.release(graph)).ok()
     }

@@ -139,6 +139,7 @@ impl Job {
         vectors: &mut Vectors,
     ) -> Result<(), Fault> {
         let (launch, rank) = (&self.launch, context.header().rank);
+        let unit = self.plan.as_ref().map_or(0, Plan::unit_bytes);
         let base = LaunchBase {
             task: self.task_base(),
             timeout_ms: launch.timeout_ms,
@@ -154,7 +155,7 @@ impl Job {
             peers,
         };
         pages
-            .bind(graph, &bindings, &base, 0, |queue| context.ring_tail(queue), vectors)
+            .bind(graph, &bindings, &base, unit, |queue| context.ring_tail(queue), vectors)
             .map_err(|(code, region)| Fault { code, detail: u64::from(region.peer().unwrap_or(rank)) })?;
         self.count(graph);
         Ok(())
@@ -175,12 +176,13 @@ impl Job {
         }
     }
 
-    /// Records the next chunk into `graph`.
+    /// Records the next chunk of `plan` into `graph`: the job's own plan, or one of the same size class.
     ///
     /// # Errors
     /// What the template or the recorder refuses.
     pub(crate) fn record<S: DerefMut<Target = [Block]>>(
         &self,
+        plan: Option<&Plan>,
         context: &mut OwnedContext,
         graph: &mut TaskGraph<S>,
     ) -> Result<(), ErrorCode> {
@@ -191,7 +193,7 @@ impl Job {
             recorder.mark(Phase::Start, 0);
             recorder.task(ThreadId::MAIN, &Task::WaitStart)?;
         }
-        if let Some(plan) = self.plan.as_ref().filter(|plan| self.next < plan.chunks()) {
+        if let Some(plan) = plan.filter(|plan| self.next < plan.chunks()) {
             plan.emit(self.next, &mut recorder)?;
         }
         if self.next + 1 == self.chunks() {

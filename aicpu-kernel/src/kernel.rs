@@ -15,7 +15,6 @@ use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent, TraceKind};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::bindings::PeerTables;
-use crate::cache_key;
 use crate::context::ContextTable;
 use crate::graphs::{CacheUse, Graphs};
 use crate::job::{Job, Opened};
@@ -296,9 +295,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         }
         let context = self.contexts.get(job.context)?;
         if self.submission.is_done() {
-            let plan = job.plan.as_ref();
-            let key = plan.and_then(|plan| cache_key::of(&job.launch, plan, context, job.features()));
-            let (graph, outcome) = self.graphs.obtain(job, context, key.as_ref())?;
+            let (graph, outcome) = self.graphs.obtain(job, context)?;
             job.note(outcome);
             if outcome != CacheOutcome::Hit {
                 self.now_ns = self.platform.now_ns();

@@ -26,6 +26,7 @@ mod job;
 mod kernel;
 mod program;
 mod request;
+mod sizes;
 mod submit;
 
 pub use context::{MAX_CONTEXTS, MAX_RANKS, MAX_THREADS};

@@ -11,36 +11,36 @@ use crate::rig::{INPUT, OUTPUT, Rig, Setup};
 
 /// Pages with which 64 are left for graphs that are kept.
 pub(crate) const PAGES: usize = aicpu_kernel::LARGEST_GRAPH_PAGES + 64;
-const BLOCKS: usize = 64;
+pub(crate) const BLOCKS: usize = 64;
 
 /// An operation, but for where its buffers lie.
 #[derive(Clone, Copy, Debug)]
-struct Case {
-    op: OpKind,
-    algorithm: Algorithm,
-    staging: Staging,
-    dtype: DataType,
-    reduce: ReduceOp,
-    in_place: bool,
-    protocol: Protocol,
-    rank: u32,
-    ranks: u32,
-    count: u64,
-    piece: u64,
+pub(crate) struct Case {
+    pub(crate) op: OpKind,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) staging: Staging,
+    pub(crate) dtype: DataType,
+    pub(crate) reduce: ReduceOp,
+    pub(crate) in_place: bool,
+    pub(crate) protocol: Protocol,
+    pub(crate) rank: u32,
+    pub(crate) ranks: u32,
+    pub(crate) count: u64,
+    pub(crate) piece: u64,
 }
 
 /// Where the buffers of all ranks lie in one launch, and what else changes from launch to launch.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
-    sequence: u32,
-    input: u64,
-    output: u64,
-    token: u32,
-    timeout_ms: u32,
-    done_notify: u32,
+pub(crate) struct Turn {
+    pub(crate) sequence: u32,
+    pub(crate) input: u64,
+    pub(crate) output: u64,
+    pub(crate) token: u32,
+    pub(crate) timeout_ms: u32,
+    pub(crate) done_notify: u32,
 }
 
-const FIRST: Turn =
+pub(crate) const FIRST: Turn =
     Turn { sequence: 1, input: INPUT, output: OUTPUT, token: 40, timeout_ms: 5000, done_notify: 5 };
 const MOVED: Turn = Turn {
     sequence: u32::MAX,
@@ -52,7 +52,7 @@ const MOVED: Turn = Turn {
 };
 
 impl Case {
-    fn setup(&self) -> Setup {
+    pub(crate) fn setup(&self) -> Setup {
         let pair_depth = if self.protocol.uses_queue_pair() { 512 } else { 0 };
         let threads = u16::try_from(self.ranks.max(2)).expect("at most 16");
         let (protocol, depth) = (self.protocol, 1024);
@@ -60,7 +60,7 @@ impl Case {
     }
 
     /// The arguments of a launch whose buffers lie as `turn` says, with the tables of the peers' written.
-    fn args(&self, rig: &mut Rig, turn: &Turn, cache: CacheMode) -> LaunchArgs {
+    pub(crate) fn args(&self, rig: &mut Rig, turn: &Turn, cache: CacheMode) -> LaunchArgs {
         let setup = self.setup();
         let share = self.count * self.dtype.size_bytes();
         let whole = share * u64::from(self.ranks);
@@ -158,7 +158,7 @@ struct Launched {
 }
 
 /// Every operation by every algorithm and staging that exists.
-fn variants() -> Vec<(OpKind, Algorithm, Staging)> {
+pub(crate) fn variants() -> Vec<(OpKind, Algorithm, Staging)> {
     let mut list = Vec::new();
     for &staging in Staging::ALL {
         list.extend(Algorithm::ALL.iter().map(|&algorithm| (OpKind::AllReduce, algorithm, staging)));
@@ -175,7 +175,7 @@ fn variants() -> Vec<(OpKind, Algorithm, Staging)> {
 }
 
 /// Types that the links reduce, and types that they leave to a core.
-const TYPES: [(DataType, ReduceOp); 5] = [
+pub(crate) const TYPES: [(DataType, ReduceOp); 5] = [
     (DataType::Fp32, ReduceOp::Sum),
     (DataType::Bf16, ReduceOp::Max),
     (DataType::Int64, ReduceOp::Min),

@@ -89,24 +89,29 @@ fn t29b_refused_recordings_run_uncached() {
     assert_eq!(rig.kernel.cache_use().kept, Tally { units: 3, slots: 1 });
 }
 
-/// Sizes that never come back: each runs, the oldest give way, nothing is lost.
+/// A launch that has a graph of its own: sizes would share one.
+fn with_piece(setup: &Setup, pieces: u64) -> LaunchArgs {
+    LaunchArgs { piece: 128 * pieces, ..setup.launch(100) }
+}
+
+/// Launches that never come back: each runs, the oldest give way, nothing is lost.
 #[test]
 fn t29b_a_full_cache_lets_the_oldest_go() {
     let setup = Setup::new(1, 4);
     let mut rig = Rig::with_pages(&[setup], 16, LARGEST_GRAPH_PAGES + 16);
-    for count in 100..400 {
-        let (status, sqes) = run(&mut rig, &setup, setup.launch(count));
+    for piece in 100..400 {
+        let (status, sqes) = run(&mut rig, &setup, with_piece(&setup, piece));
         assert_eq!((status.code, status.cache, sqes.len()), (0, CacheOutcome::Miss as u8, 28));
-        let kept = (count - 99).min(12);
+        let kept = (piece - 99).min(12);
         let after = rig.kernel.cache_use();
         assert_eq!(after.kept, Tally { units: kept, slots: kept });
-        assert_eq!((u64::from(after.pages), after.stats.evicted), (kept, count - 99 - kept));
+        assert_eq!((u64::from(after.pages), after.stats.evicted), (kept, piece - 99 - kept));
     }
     // The last twelve are there, in any order.
-    for count in (388..400).rev() {
-        assert_eq!(run(&mut rig, &setup, setup.launch(count)).0.cache, CacheOutcome::Hit as u8);
+    for piece in (388..400).rev() {
+        assert_eq!(run(&mut rig, &setup, with_piece(&setup, piece)).0.cache, CacheOutcome::Hit as u8);
     }
-    assert_eq!(run(&mut rig, &setup, setup.launch(387)).0.cache, CacheOutcome::Miss as u8);
+    assert_eq!(run(&mut rig, &setup, with_piece(&setup, 387)).0.cache, CacheOutcome::Miss as u8);
     let stats = rig.kernel.cache_use().stats;
     assert_eq!((stats.hits, stats.misses, stats.inserted, stats.refused()), (12, 301, 301, 0));
 }
@@ -116,8 +121,8 @@ fn t29b_a_full_cache_lets_the_oldest_go() {
 fn t29b_a_cache_without_entries_lets_the_oldest_go() {
     let setup = Setup::new(0, 2);
     let mut rig = Rig::with_pages(&[setup], 16, LARGEST_GRAPH_PAGES + 2000);
-    for count in 1..=1000 {
-        assert_eq!(run(&mut rig, &setup, setup.launch(count)).0.code, 0);
+    for piece in 1..=1000 {
+        assert_eq!(run(&mut rig, &setup, with_piece(&setup, piece)).0.code, 0);
     }
     let after = rig.kernel.cache_use();
     // A communicator may have 192 of 256 entries.

@@ -42,7 +42,7 @@ fn replays_go_through_rings_of_four() {
 /// What a launch has written to thread 0's ring.
 type Seen = BTreeMap<u32, Vec<Sqe>>;
 
-/// Posts four launches at once, of three sizes, into a ring that holds a quarter of each.
+/// Posts four launches at once, of sizes of three classes, into a ring that holds a quarter of each.
 fn four_at_once(pages: usize, cache: CacheMode) -> (Seen, Vec<u8>, Rig) {
     let setup = Setup { depth: 16, ..Setup::new(0, 8) };
     let mut rig = Rig::with_pages(&[setup], 16, pages);
@@ -50,7 +50,7 @@ fn four_at_once(pages: usize, cache: CacheMode) -> (Seen, Vec<u8>, Rig) {
     let mut seen = Seen::new();
     // The first lap fills the cache; in the second, what comes next waits behind a replay of several turns.
     for lap in 0..2_u32 {
-        for (index, count) in [(0, 800), (1, 800), (2, 808), (3, 816)] {
+        for (index, count) in [(0, 800), (1, 800), (2, 801), (3, 802)] {
             rig.post(args(&setup, cache, count, 4 * lap + index));
         }
         let mut turns = 0;

@@ -4,6 +4,7 @@ mod cache_bytes;
 mod cache_faults;
 mod cache_key;
 mod cache_rings;
+mod cache_sizes;
 mod descriptors;
 mod fake;
 mod random;

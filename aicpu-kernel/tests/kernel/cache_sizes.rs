@@ -1,0 +1,134 @@
+//! One graph for all sizes of a class: what it writes is what a fresh expansion of that size writes.
+
+use proptest::prelude::*;
+use wire::Descriptor;
+use wire::launch::{Algorithm, CacheMode, CacheOutcome, OpKind, Staging};
+use wire::npu::Protocol;
+
+use crate::cache_bytes::{BLOCKS, Case, FIRST, PAGES, TYPES, Turn, variants};
+use crate::rig::Rig;
+
+use CacheOutcome::{Bypassed, Hit, Miss};
+
+/// Launches the case once per count, on one kernel; returns what the cache did and what the rings got, or the code.
+fn launches(
+    case: &Case,
+    counts: &[u64],
+    cache: CacheMode,
+) -> Vec<Result<(CacheOutcome, Vec<(u16, Vec<Descriptor>)>), u16>> {
+    let setup = case.setup();
+    let mut rig = Rig::with_pages(&[setup], BLOCKS, PAGES);
+    let mut launch = |(sequence, &count): (u32, &u64)| {
+        let args = Case { count, ..*case }.args(&mut rig, &Turn { sequence, ..FIRST }, cache);
+        let status = rig.run(args);
+        let descriptors = rig.drain(&setup);
+        let outcome = CacheOutcome::try_from(status.cache).expect("a number the kernel has");
+        if status.code == 0 { Ok((outcome, descriptors)) } else { Err(status.code) }
+    };
+    (1..).zip(counts).map(&mut launch).collect()
+}
+
+/// Checks every size against a fresh expansion; returns what the cache did, `None` for what is refused.
+fn check(case: &Case, counts: &[u64]) -> Option<Vec<CacheOutcome>> {
+    let (cached, fresh) = (launches(case, counts, CacheMode::On), launches(case, counts, CacheMode::Off));
+    let mut outcomes = Vec::new();
+    for ((cached, fresh), count) in cached.into_iter().zip(fresh).zip(counts) {
+        match (cached, fresh) {
+            (Ok((outcome, cached)), Ok((Bypassed, fresh))) => {
+                assert_eq!(cached, fresh, "{count} elements, {outcome:?}, {case:?}");
+                outcomes.push(outcome);
+            }
+            (cached, fresh) => {
+                assert_eq!(cached.err(), fresh.err(), "{count} elements, {case:?}");
+                return None;
+            }
+        }
+    }
+    Some(outcomes)
+}
+
+/// A serving load: a thousand sizes that never come back. Each of the eight tails is recorded exactly once and shared
+/// once, whatever comes after.
+#[test]
+fn a_thousand_different_sizes_hit() {
+    let case = Case {
+        op: OpKind::AllReduce,
+        algorithm: Algorithm::Nhr,
+        staging: Staging::Scratch,
+        dtype: wire::DataType::Fp16,
+        reduce: wire::ReduceOp::Sum,
+        in_place: false,
+        protocol: Protocol::Hccs,
+        rank: 5,
+        ranks: 8,
+        count: 0,
+        piece: 0,
+    };
+    // 389 and 1,000 have no common divisor: every size from 1,000 to 1,999 comes once, in an order of no help.
+    let counts: Vec<_> = (0..1000).map(|turn| 1000 + turn * 389 % 1000).collect();
+    let outcomes = check(&case, &counts).expect("nothing is refused");
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Hit).count(), 1000 - 2 * 8);
+}
+
+fn links(algorithm: Algorithm, staging: Staging, turn: usize) -> Protocol {
+    let mesh = matches!(algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
+    let links = if mesh && staging == Staging::Direct { 1 } else { 3 };
+    [Protocol::Hccs, Protocol::Roce, Protocol::Ub][turn % links]
+}
+
+/// The full product of variant, type and 2 to 16 ranks. The second size makes the graph for all, which the third and
+/// all others hit.
+#[test]
+fn sizes_of_a_class_hit_one_graph_from_the_third_on() {
+    let (mut shared, mut refused) = (0, 0);
+    for (op, algorithm, staging) in variants() {
+        for ranks in 2..=16_u32 {
+            for (turn, (dtype, reduce)) in TYPES.into_iter().enumerate() {
+                let reduce = if op == OpKind::AllGather { wire::ReduceOp::Sum } else { reduce };
+                let case = Case {
+                    op,
+                    algorithm,
+                    staging,
+                    dtype,
+                    reduce,
+                    in_place: turn % 2 == 1,
+                    protocol: links(algorithm, staging, turn),
+                    rank: (turn as u32 * 7 + 3) % ranks,
+                    ranks,
+                    count: 0,
+                    piece: 0,
+                };
+                // Every algorithm cuts into a number of slices that divides this step.
+                let (first, step) = (3 * u64::from(ranks) + 5, u64::from(ranks) * 16);
+                let counts = [first, first + step, first + 2 * step, first + 4 * step, first];
+                match check(&case, &counts) {
+                    Some(outcomes) => {
+                        assert_eq!(outcomes, [Miss, Miss, Hit, Hit, Hit], "{case:?}");
+                        shared += 1;
+                    }
+                    None => refused += 1,
+                }
+            }
+        }
+    }
+    assert!(shared > 900 && refused < 250, "{shared} {refused}");
+}
+
+proptest! {
+    #[test]
+    fn any_sizes_in_turn_write_what_a_fresh_expansion_writes(
+        (op, algorithm, staging) in prop::sample::select(variants()),
+        (dtype, reduce) in prop::sample::select(TYPES.to_vec()),
+        in_place in any::<bool>(),
+        protocol in prop::sample::select(vec![Protocol::Hccs, Protocol::Roce, Protocol::Ub]),
+        (ranks, rank, piece) in (1..=16_u32, 0..16_u32, 0..5_u64),
+        counts in prop::collection::vec(0..700_u64, 2..12),
+    ) {
+        let reduce = if op == OpKind::AllGather { wire::ReduceOp::Sum } else { reduce };
+        let case = Case {
+            op, algorithm, staging, dtype, reduce, in_place, protocol,
+            rank: rank % ranks, ranks, count: 0, piece: piece * 128,
+        };
+        check(&case, &counts);
+    }
+}
