@@ -98,6 +98,33 @@ super::codes! {
     4102 BINDING_EXTENT NoEffect hccl 3 ei 3
         "a task reaches beyond the end of the region it names"
         "pass a larger buffer"
+    4201 CACHE_BUSY NoEffect hccl 6 ei 3
+        "the same operation is being recorded already"
+        "record an operation from one thread, or give each its own tag; the operation ran uncached"
+    4202 CACHE_STALE NoEffect hccl 6 ei 3
+        "the cache entry is no longer there"
+        "it was cleared or gave way meanwhile; look the operation up again"
+    4203 CACHE_PRESENT NoEffect hccl 6 ei 3
+        "the operation is recorded already"
+        "look it up, or clear it before recording it anew"
+    4204 CACHE_STATE NoEffect hccl 1 ei 3
+        "the cache entry is not in the state this call needs"
+        "call in order: start, end, execute; verify before publish; unpin what was pinned"
+    4205 CACHE_ABSENT NoEffect hccl 6 ei 3
+        "there is no finished recording of this tag"
+        "look the tag up first, and record where it misses"
+    4206 CACHE_ARGUMENTS NoEffect hccl 1 ei 3
+        "the number of buffers is not that of the recording"
+        "pass as many addresses and sizes as at the start of the recording"
+    4207 CACHE_SIZES NoEffect hccl 1 ei 3
+        "a buffer's size is not that of the recording"
+        "record operations of another size under another tag"
+    4208 CACHE_TAG NoEffect hccl 1 ei 3
+        "the tag is longer than 255 bytes"
+        "shorten it"
+    4209 CACHE_COLLISION NoEffect hccl 7 ei 3
+        "another tag has the same digest"
+        "change one of the two tags; the operation ran uncached"
     5103 QUEUE_HEAD CommPoisoned hccl 16 ei 7
         "a ring's head is not between the last head and the tail"
         "the ring's memory was overwritten; destroy the communicator"
@@ -110,6 +137,18 @@ super::codes! {
     7002 PATTERNS_FULL NoEffect hccl 7 ei 7
         "one chunk of the operation uses more pairs of regions than the kernel can rebind"
         "use a kernel built with larger capacities, or fewer ranks"
+    7020 CACHE_TOO_LARGE NoEffect hccl 7 ei 7
+        "the recording is larger than the whole cache"
+        "the operation ran uncached; give the cache more memory, or use larger chunks"
+    7021 CACHE_QUOTA NoEffect hccl 7 ei 7
+        "the recording is larger than one communicator's share of the cache"
+        "the operation ran uncached; give the cache more memory, or a communicator a larger share"
+    7022 CACHE_FULL NoEffect hccl 7 ei 7
+        "nothing that may give way makes enough room in the cache"
+        "the operation ran uncached; replays under way hold the rest, or eviction is off"
+    7023 CACHE_BUFFERS NoEffect hccl 7 ei 7
+        "the recording has more buffers than this build keeps"
+        "the operation ran uncached; use a build with larger capacities"
     9001 KERNEL_PANIC DeviceLost hccl 4 ei 0
         "the kernel stopped at a defect of its own"
         "report it with the record in the status area; the device needs a restart"

@@ -1,0 +1,67 @@
+//! A hit: build the key, hash it, find it, compare it in full. Nanoseconds, hot, with few and many entries.
+
+use core::hint::black_box;
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use task_cache::{Alias, Determinism, Directory, Facts, Form, Key};
+use wire::launch::{Algorithm, Staging};
+use wire::{DataType, ReduceOp};
+
+fn facts(count: u64) -> Facts {
+    Facts {
+        instance: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
+        epoch: 1,
+        op: wire::launch::OpKind::AllReduce.into(),
+        dtype: DataType::Fp32,
+        reduce: ReduceOp::Sum,
+        algorithm: Algorithm::Ring,
+        staging: Staging::Scratch,
+        alias: Alias::InPlace,
+        form: Form::Exact(count),
+        rank: 3,
+        ranks: 8,
+        root: 0,
+        chunk: 0,
+        piece: 0,
+        scratch_len: 200 << 20,
+        topology: 0x5bd1_e995_0ecd_1f2b,
+        context: 0x4_0000_0000,
+        threads: 8,
+        determinism: Determinism::On,
+        features: 3,
+    }
+}
+
+fn hit(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("key");
+    group.bench_function("build+hash", |bencher| {
+        let facts = facts(4096);
+        bencher.iter(|| Key::new(black_box(&facts)).hash());
+    });
+    for entries in [64_u64, 1024] {
+        let mut directory = Box::new(Directory::<u64, 1024>::new());
+        let mut limits = directory.limits();
+        (limits.quota_slots, limits.quota_units) = (1024, limits.units);
+        directory.set_limits(limits);
+        for count in 0..entries {
+            let id = directory.begin(&Key::new(&facts(count)), 1, &mut |_| ()).expect("there is room");
+            directory.verify(id).expect("it is being built");
+            directory.publish(id, count).expect("it is verified");
+        }
+        let same = facts(entries / 2);
+        group.bench_function(BenchmarkId::new("same", entries), |bencher| {
+            bencher.iter(|| directory.lookup(&Key::new(black_box(&same))));
+        });
+        let all: Vec<Facts> = (0..entries).map(|step| facts(step * 37 % entries)).collect();
+        let mut step = 0;
+        group.bench_function(BenchmarkId::new("changing", entries), |bencher| {
+            bencher.iter(|| {
+                step = (step + 1) % all.len();
+                directory.lookup(&Key::new(black_box(&all[step])))
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, hit);
+criterion_main!(benches);
