@@ -92,6 +92,25 @@ fn a_communicator_that_goes_with_work_in_flight() {
     other.finish().unwrap();
 }
 
+/// The kernels submit what was launched, into queues that no device knows any more.
+#[test]
+fn a_communicator_that_goes_before_anything_was_done() {
+    let cluster = cluster();
+    let executed = || (0..RANKS).map(|rank| cluster.machine().snapshot(rank).executed_total());
+    let mut leaver = Bench::new(&cluster, Config::default(), 64 << 10).unwrap();
+    warm(&mut leaver, Algorithm::Ring);
+    let before: Vec<u64> = executed().collect();
+    let mut long = case(Algorithm::Ring);
+    // 1000 chunks of more than 20 tasks each do not fit a ring of 2048.
+    long.operation.chunk = 1;
+    leaver.launch(&long).unwrap();
+    leaver.finish().unwrap();
+    assert!(executed().eq(before));
+    let mut next = other(&cluster);
+    next.run(&long).unwrap();
+    next.finish().unwrap();
+}
+
 /// An NPU that stops, stops for everyone; who is not to blame is told so.
 #[test]
 fn an_error_of_another_communicator() {
