@@ -90,8 +90,8 @@ impl Machine {
     /// `done` is called often: a few loads, no system call. Several threads may call this at once; each returns on
     /// its own condition, while the others keep driving.
     ///
-    /// The clock is looked at every so many passes and bytes: what is under way when the deadline passes is finished,
-    /// at least one transfer, and when `done` returns true before the clock is looked at, that is the outcome.
+    /// The clock is looked at every so many passes and bytes. A visit to an NPU that is under way when the deadline
+    /// passes is finished: at most 8 MiB, or one longer transfer. What is done before the clock is looked at is done.
     pub fn run_until(&self, done: impl FnMut() -> bool, deadline: Option<Instant>) -> Outcome {
         self.run(done, deadline, || self.floor.first_failed())
     }
