@@ -21,8 +21,14 @@ const SIZES: [u64; 2] = [4096, 8192];
 
 type Small<H> = Calls<u32, 8, 4, H>;
 
+fn small<H: KeyHash>() -> Small<H> {
+    let mut calls = Small::new();
+    calls.directory_mut().set_limits(open(100));
+    calls
+}
+
 fn recorded<H: KeyHash>() -> Small<H> {
-    let mut calls = Small::<H>::new();
+    let mut calls = small::<H>();
     calls.start(&OF, TAG, &ADDRS, &SIZES, &mut nothing).expect("there is room");
     calls.end(&OF, TAG, 3, 55, &mut nothing).expect("there is room");
     calls
@@ -42,7 +48,7 @@ fn refused<H: KeyHash>(
 }
 
 fn a_template_records_once_and_executes_ever_after<H: KeyHash>() {
-    let mut calls = Small::<H>::new();
+    let mut calls = small::<H>();
     assert_eq!(calls.lookup(&OF, TAG), Ok(false));
     calls.start(&OF, TAG, &ADDRS, &SIZES, &mut nothing).expect("there is room");
     assert_eq!(calls.lookup(&OF, TAG), Ok(false), "not before the end");
@@ -91,7 +97,7 @@ fn arguments_must_be_the_recordings<H: KeyHash>() {
 }
 
 fn a_tag_is_recorded_by_one_at_a_time<H: KeyHash>() {
-    let mut calls = Small::<H>::new();
+    let mut calls = small::<H>();
     let code = |outcome: Result<(), CallError>| outcome.map_err(|error| error.code);
     assert_eq!(code(calls.end(&OF, TAG, 1, 1, &mut nothing)), Err(ErrorCode::CACHE_STATE), "never started");
     calls.start(&OF, TAG, &ADDRS, &SIZES, &mut nothing).expect("there is room");
@@ -103,7 +109,7 @@ fn a_tag_is_recorded_by_one_at_a_time<H: KeyHash>() {
 }
 
 fn a_failed_recording_is_cleared<H: KeyHash>() {
-    let mut calls = Small::<H>::new();
+    let mut calls = small::<H>();
     calls.start(&OF, TAG, &ADDRS, &SIZES, &mut nothing).expect("there is room");
     calls.clear(&OF, TAG, &mut nothing).expect("the tag is short");
     assert_eq!(calls.lookup(&OF, TAG), Ok(false));

@@ -3,7 +3,7 @@
 use task_cache::{Alias, Directory, Explanation, Facts, Field, Form, Key, KeyHash, Reason, Reasons};
 use wire::launch::Algorithm;
 
-use crate::support::{FACTS, nothing, record};
+use crate::support::{FACTS, directory, nothing, record};
 
 both_hashes!(
     a_miss_names_the_nearest_and_what_differs,
@@ -13,7 +13,7 @@ both_hashes!(
 );
 
 fn a_miss_names_the_nearest_and_what_differs<H: KeyHash>() {
-    let mut directory = Directory::<u32, 8, H>::new();
+    let mut directory = directory::<8, H>();
     let far = Facts { rank: 1, ranks: 2, form: Form::Exact(64), ..FACTS };
     let near = Facts { alias: Alias::InPlace, form: Form::Exact(2048), ..FACTS };
     for facts in [far, near] {
@@ -34,7 +34,7 @@ fn a_miss_names_the_nearest_and_what_differs<H: KeyHash>() {
 }
 
 fn ties_go_to_the_most_recently_used<H: KeyHash>() {
-    let mut directory = Directory::<u32, 8, H>::new();
+    let mut directory = directory::<8, H>();
     let of_count = |count| Key::new(&Facts { form: Form::Exact(count), ..FACTS });
     for count in 0..3 {
         record(&mut directory, &of_count(count), 1, 1, &mut nothing).expect("there is room");
@@ -49,7 +49,7 @@ fn ties_go_to_the_most_recently_used<H: KeyHash>() {
 }
 
 fn other_outcomes_are_told_apart<H: KeyHash>() {
-    let mut directory = Directory::<u32, 8, H>::new();
+    let mut directory = directory::<8, H>();
     let key = Key::new(&FACTS);
     let told = |directory: &Directory<u32, 8, H>| directory.explain(&key, Reasons::NONE).to_string();
     assert_eq!(told(&directory), "miss: nothing is recorded");
@@ -66,7 +66,7 @@ fn other_outcomes_are_told_apart<H: KeyHash>() {
 }
 
 fn every_field_has_a_name_and_prints<H: KeyHash>() {
-    let mut directory = Directory::<u32, 8, H>::new();
+    let mut directory = directory::<8, H>();
     let stored = Facts { instance: [0x12, 0x34], algorithm: Algorithm::Nhr, topology: 0xbeef, ..FACTS };
     record(&mut directory, &Key::new(&stored), 1, 1, &mut nothing).expect("there is room");
     let text = directory.explain(&Key::new(&FACTS), Reasons::NONE).to_string();

@@ -3,7 +3,7 @@
 use task_cache::{Directory, Key, KeyHash, Limits, Mixed, Refusal, SlotId, State, Tally};
 use wire::ErrorCode;
 
-use crate::support::{A, B, FACTS, key, nothing, open, record};
+use crate::support::{A, B, FACTS, directory, key, nothing, open, record};
 
 both_hashes!(
     a_recording_that_fails_anywhere_leaves_nothing_that_hits,
@@ -21,13 +21,15 @@ both_hashes!(
     an_absent_key_is_removed_without_fuss,
 );
 
-type Small<H> = Directory<u32, 8, H>;
+fn small<H: KeyHash>() -> Directory<u32, 8, H> {
+    directory()
+}
 
 fn a_recording_that_fails_anywhere_leaves_nothing_that_hits<H: KeyHash>() {
     // 0: before verify; 1: after; and given up by its recorder, cleared with its communicator, by key, or with all.
     for point in 0..2 {
         for way in 0..5 {
-            let mut directory = Small::<H>::new();
+            let mut directory = small::<H>();
             let id = directory.begin(&key(A, 1, 1), 3, &mut nothing).expect("there is room");
             assert_eq!(directory.used(), Tally { units: 3, slots: 1 });
             if point == 1 {
@@ -52,7 +54,7 @@ fn a_recording_that_fails_anywhere_leaves_nothing_that_hits<H: KeyHash>() {
 }
 
 fn a_key_is_recorded_by_one_at_a_time<H: KeyHash>() {
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     let id = directory.begin(&key(A, 1, 1), 1, &mut nothing).expect("there is room");
     assert_eq!(directory.begin(&key(A, 1, 1), 1, &mut nothing), Err(Refusal::Busy));
     assert_eq!(directory.recording(&key(A, 1, 1)), Some(id));
@@ -70,7 +72,7 @@ fn a_key_is_recorded_by_one_at_a_time<H: KeyHash>() {
 
 fn states_are_passed_in_order<H: KeyHash>() {
     const STATE: Result<(), ErrorCode> = Err(ErrorCode::CACHE_STATE);
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     let id = directory.begin(&key(A, 1, 1), 1, &mut nothing).expect("there is room");
     assert_eq!(directory.publish(id, 1), STATE, "not verified");
     assert_eq!(directory.pin(id), STATE, "not live");
@@ -92,7 +94,7 @@ fn states_are_passed_in_order<H: KeyHash>() {
 }
 
 fn an_id_names_one_entry_for_ever<H: KeyHash>() {
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     let mut old: Vec<SlotId> = Vec::new();
     for round in 0..20 {
         let id = record(&mut directory, &key(A, 1, round), 1, 1, &mut nothing).expect("there is room");
@@ -109,7 +111,7 @@ fn an_id_names_one_entry_for_ever<H: KeyHash>() {
 }
 
 fn a_pinned_entry_drains<H: KeyHash>() {
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     let id = record(&mut directory, &key(A, 1, 1), 5, 77, &mut nothing).expect("there is room");
     directory.pin(id).expect("it is live");
     directory.pin(id).expect("twice");
@@ -126,7 +128,7 @@ fn a_pinned_entry_drains<H: KeyHash>() {
 }
 
 fn a_pinned_entry_does_not_give_way<H: KeyHash>() {
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     directory.set_limits(open(3));
     let oldest = record(&mut directory, &key(A, 1, 1), 1, 1, &mut nothing).expect("there is room");
     record(&mut directory, &key(A, 1, 2), 1, 2, &mut nothing).expect("there is room");
@@ -141,7 +143,7 @@ fn a_pinned_entry_does_not_give_way<H: KeyHash>() {
 }
 
 fn a_drained_key_can_be_recorded_anew<H: KeyHash>() {
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     let old = record(&mut directory, &key(A, 1, 1), 1, 1, &mut nothing).expect("there is room");
     directory.pin(old).expect("it is live");
     assert!(directory.remove(&key(A, 1, 1), &mut nothing));
@@ -154,7 +156,7 @@ fn a_drained_key_can_be_recorded_anew<H: KeyHash>() {
 }
 
 fn a_refusal_evicts_nothing<H: KeyHash>() {
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     directory.set_limits(open(10));
     record(&mut directory, &key(A, 1, 1), 4, 1, &mut nothing).expect("there is room");
     let held = directory.begin(&key(B, 1, 1), 4, &mut nothing).expect("there is room");
@@ -165,7 +167,7 @@ fn a_refusal_evicts_nothing<H: KeyHash>() {
 }
 
 fn a_quota_takes_from_its_own<H: KeyHash>() {
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     directory.set_limits(Limits { units: 10, quota_units: 4, quota_slots: 3, evict: true });
     record(&mut directory, &key(B, 1, 0), 1, 1000, &mut nothing).expect("there is room");
     let mut released = Vec::new();
@@ -181,7 +183,7 @@ fn a_quota_takes_from_its_own<H: KeyHash>() {
 }
 
 fn what_never_fits_is_refused<H: KeyHash>() {
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     directory.set_limits(Limits { units: 10, quota_units: 4, quota_slots: 3, evict: true });
     record(&mut directory, &key(A, 1, 0), 1, 1, &mut nothing).expect("there is room");
     assert_eq!(directory.begin(&key(A, 1, 1), 11, &mut nothing), Err(Refusal::TooLarge));
@@ -195,7 +197,7 @@ fn what_never_fits_is_refused<H: KeyHash>() {
 }
 
 fn reserving_is_exact<H: KeyHash>() {
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     directory.set_limits(open(10));
     record(&mut directory, &key(A, 1, 0), 4, 40, &mut nothing).expect("there is room");
     let id = directory.begin(&key(A, 1, 1), 0, &mut nothing).expect("there is room");
@@ -216,7 +218,7 @@ fn reserving_is_exact<H: KeyHash>() {
 }
 
 fn epochs_below_go<H: KeyHash>() {
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     for (instance, epoch) in [(A, 1), (A, 2), (A, 3), (B, 1)] {
         record(&mut directory, &key(instance, epoch, 0), 1, epoch, &mut nothing).expect("there is room");
     }
@@ -228,7 +230,7 @@ fn epochs_below_go<H: KeyHash>() {
 }
 
 fn an_absent_key_is_removed_without_fuss<H: KeyHash>() {
-    let mut directory = Small::<H>::new();
+    let mut directory = small::<H>();
     assert!(!directory.remove(&key(A, 1, 0), &mut nothing));
     assert_eq!(directory.stats().cleared, 0);
 }

@@ -1,12 +1,12 @@
 //! What a cache of recorded graphs must do, as its users put it.
 
 use task_cache::{
-    Alias, Determinism, Directory, Facts, Form, Key, KeyHash, Limits, Operation, Refusal, Tally, defaults,
+    Alias, Determinism, Facts, Form, Key, KeyHash, Limits, Operation, Refusal, Tally, defaults,
 };
 use wire::launch::{Algorithm, Staging};
 use wire::{DataType, ReduceOp};
 
-use crate::support::{A, B, FACTS, key, nothing, open, record, step};
+use crate::support::{A, B, FACTS, directory, key, nothing, open, record, step};
 
 both_hashes!(
     the_same_step_a_thousand_times_misses_once,
@@ -24,7 +24,7 @@ both_hashes!(
 
 /// T25.
 fn the_same_step_a_thousand_times_misses_once<H: KeyHash>() {
-    let mut directory = Directory::<u32, 8, H>::new();
+    let mut directory = directory::<8, H>();
     let hits = (0..1000).filter(|_| step(&mut directory, &Key::new(&FACTS))).count();
     assert_eq!((hits, directory.stats().hits, directory.stats().misses), (999, 999, 1));
     assert_eq!(directory.stats().inserted, 1);
@@ -32,7 +32,7 @@ fn the_same_step_a_thousand_times_misses_once<H: KeyHash>() {
 
 /// T26.
 fn sizes_miss_and_hit_as_they_return<H: KeyHash>() {
-    let mut directory = Directory::<u32, 8, H>::new();
+    let mut directory = directory::<8, H>();
     let hits = [1 << 20, 1 << 20, 2 << 20, 1 << 20].map(|count| step(&mut directory, &key(A, 1, count)));
     assert_eq!(hits, [false, true, false, true]);
 }
@@ -66,7 +66,7 @@ fn each_field_alone_misses<H: KeyHash>() {
         (FACTS, Facts { features: 3 | 1 << 31, ..FACTS }),
     ];
     for (recorded, launched) in changes {
-        let mut directory = Directory::<u32, 4, H>::new();
+        let mut directory = directory::<4, H>();
         record(&mut directory, &Key::new(&recorded), 1, 7, &mut nothing).expect("there is room");
         assert_eq!(directory.lookup(&Key::new(&launched)), None, "{launched:?}");
         assert_eq!(directory.lookup(&Key::new(&recorded)).map(|hit| hit.payload), Some(7));
@@ -77,7 +77,7 @@ fn each_field_alone_misses<H: KeyHash>() {
 /// T27, the other half.
 fn a_root_where_there_is_none_still_hits<H: KeyHash>() {
     for op in Operation::ALL.iter().filter(|op| !op.is_rooted()) {
-        let mut directory = Directory::<u32, 4, H>::new();
+        let mut directory = directory::<4, H>();
         record(&mut directory, &Key::new(&Facts { op: *op, ..FACTS }), 1, 7, &mut nothing)
             .expect("there is room");
         assert!(directory.lookup(&Key::new(&Facts { op: *op, root: 5, ..FACTS })).is_some(), "{op:?}");
@@ -86,14 +86,14 @@ fn a_root_where_there_is_none_still_hits<H: KeyHash>() {
 
 fn a_reduction_where_there_is_none_still_hits<H: KeyHash>() {
     let facts = Facts { op: Operation::AllGather, ..FACTS };
-    let mut directory = Directory::<u32, 4, H>::new();
+    let mut directory = directory::<4, H>();
     record(&mut directory, &Key::new(&facts), 1, 7, &mut nothing).expect("there is room");
     assert!(directory.lookup(&Key::new(&Facts { reduce: ReduceOp::Min, ..facts })).is_some());
 }
 
 /// T29, as the field has it: what came first stays.
 fn a_full_cache_that_keeps_its_first_refuses_and_counts<H: KeyHash>() {
-    let mut directory = Directory::<u32, 16, H>::new();
+    let mut directory = directory::<16, H>();
     directory.set_limits(Limits { evict: false, ..open(4) });
     for count in 0..10 {
         let outcome = record(&mut directory, &key(A, 1, count), 1, 0, &mut nothing);
@@ -106,7 +106,7 @@ fn a_full_cache_that_keeps_its_first_refuses_and_counts<H: KeyHash>() {
 
 /// T29, as we have it.
 fn a_full_cache_that_evicts_takes_the_least_recently_used<H: KeyHash>() {
-    let mut directory = Directory::<u32, 16, H>::new();
+    let mut directory = directory::<16, H>();
     directory.set_limits(open(4));
     for count in 0..4 {
         record(&mut directory, &key(A, 1, count), 1, 100, &mut nothing).expect("there is room");
@@ -122,7 +122,7 @@ fn a_full_cache_that_evicts_takes_the_least_recently_used<H: KeyHash>() {
 
 /// T30: the instance is new even where the name is not, and so is the epoch of a resumed communicator.
 fn a_new_life_under_the_same_name_misses<H: KeyHash>() {
-    let mut directory = Directory::<u32, 8, H>::new();
+    let mut directory = directory::<8, H>();
     record(&mut directory, &key(A, 1, 64), 1, 5, &mut nothing).expect("there is room");
     assert_eq!(directory.lookup(&key([A[0], A[1] + 1], 1, 64)), None, "not even before it is cleared");
     assert_eq!(directory.lookup(&key(A, 2, 64)), None, "resumed");
@@ -137,7 +137,7 @@ fn a_new_life_under_the_same_name_misses<H: KeyHash>() {
 /// H3 of the field: with its policy B never hits.
 fn changing_sizes_on_one_communicator_do_not_starve_another<H: KeyHash>() {
     let run = |limits: Limits| {
-        let mut directory = Box::new(Directory::<u32, 256, H>::new());
+        let mut directory = Box::new(directory::<256, H>());
         directory.set_limits(limits);
         for count in 0..5000 {
             assert!(!step(&mut directory, &key(A, 1, count)));
@@ -150,7 +150,7 @@ fn changing_sizes_on_one_communicator_do_not_starve_another<H: KeyHash>() {
 }
 
 fn changing_sizes_between_the_steps_of_another_do_not_starve_it<H: KeyHash>() {
-    let mut directory = Box::new(Directory::<u32, 64, H>::new());
+    let mut directory = Box::new(directory::<64, H>());
     directory.set_limits(defaults::limits(1 << 20, 64));
     let mut hits = 0;
     for count in 0..5000 {
@@ -164,7 +164,7 @@ fn changing_sizes_between_the_steps_of_another_do_not_starve_it<H: KeyHash>() {
 }
 
 fn one_shape_class_serves_a_thousand_sizes<H: KeyHash>() {
-    let mut directory = Directory::<u32, 8, H>::new();
+    let mut directory = directory::<8, H>();
     let of_size = |count: u64| Key::new(&Facts { form: Form::Class(count / 4096), ..FACTS });
     let hits = (0..1000).filter(|count| step(&mut directory, &of_size(8192 + count))).count();
     assert_eq!((hits, directory.used().slots), (999, 1));

@@ -75,3 +75,10 @@ pub(crate) fn step<const SLOTS: usize, H: KeyHash>(
     }
     hit
 }
+
+/// An empty directory that may hold all that it has slots for.
+pub(crate) fn directory<const SLOTS: usize, H: KeyHash>() -> Directory<u32, SLOTS, H> {
+    let mut directory = Directory::new();
+    directory.set_limits(open(1 << 20));
+    directory
+}
