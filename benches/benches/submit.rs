@@ -73,8 +73,9 @@ fn submission(criterion: &mut Criterion) {
         let mut pages = pages();
         let graph = pages.pack(&record(count)).expect("fits");
         let mut vectors = Vectors::new();
-        let launch = LaunchBase { task: 1 << 32, timeout_ms: 1000, start_notify: 0, done_notify: 0, next_notify: 0 };
-        pages.bind(&graph, &Everywhere, &launch, |_| 0, &mut vectors).expect("everything is bound");
+        let launch =
+            LaunchBase { task: 1 << 32, timeout_ms: 1000, start_notify: 0, done_notify: 0, next_notify: 0 };
+        pages.bind(&graph, &Everywhere, &launch, 0, |_| 0, &mut vectors).expect("everything is bound");
         let depth = (count * 2).next_power_of_two();
         let mut platform = ModelPlatform::new(&fabric, 0);
         let mut ring = SubmissionRing::new(0, DeviceAddr(base.0 + npu::HEAP), depth);
