@@ -20,6 +20,8 @@ use crate::topology::Topology;
 const RANKS: u32 = 8;
 /// Elements of it: 1 MiB.
 const COUNT: u64 = 1 << 18;
+/// Bytes of a piece where transfers are cut, so that there are many descriptors.
+const PIECE: u64 = 2048;
 
 /// One thing that was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,22 +43,23 @@ impl Count {
     }
 }
 
-/// Counts expansion and submission of an all-reduce by every algorithm, each on a machine of its own.
+/// Counts an all-reduce by every algorithm, each on a machine of its own: its expansion, its submission after that,
+/// and its replay, from the launch to the last doorbell.
 ///
 /// # Errors
 /// Those of the image, the emulator and the operation.
 pub fn count(image: Image, options: &Options) -> Result<Vec<Count>> {
     let aicpu = Aicpu::Qemu { image, options: Options { count_instructions: true, ..options.clone() } };
-    let staged = Algorithm::ALL.iter().map(|algorithm| (*algorithm, Staging::Scratch));
-    let cases = staged.chain([(Algorithm::MeshTwoShot, Staging::Direct)]);
+    let staged = Algorithm::ALL.iter().map(|algorithm| (*algorithm, Staging::Scratch, 0));
+    let direct = [0, PIECE].map(|piece| (Algorithm::MeshTwoShot, Staging::Direct, piece));
     let mut counts = Vec::new();
-    for (algorithm, staging) in cases {
-        counts.extend(count_one(&aicpu, algorithm, staging)?);
+    for (algorithm, staging, piece) in staged.chain(direct) {
+        counts.extend(count_one(&aicpu, algorithm, staging, piece)?);
     }
     Ok(counts)
 }
 
-fn count_one(aicpu: &Aicpu, algorithm: Algorithm, staging: Staging) -> Result<[Count; 2]> {
+fn count_one(aicpu: &Aicpu, algorithm: Algorithm, staging: Staging, piece: u64) -> Result<[Count; 3]> {
     let operation = Operation {
         op: OpKind::AllReduce,
         count: COUNT,
@@ -65,7 +68,7 @@ fn count_one(aicpu: &Aicpu, algorithm: Algorithm, staging: Staging) -> Result<[C
         algorithm,
         staging,
         chunk: 0,
-        piece: 0,
+        piece,
     };
     let bytes = COUNT * operation.dtype.size_bytes();
     let config = Config { buffer_bytes: 2 * u64::from(RANKS) * bytes, ..Config::default() };
@@ -74,16 +77,20 @@ fn count_one(aicpu: &Aicpu, algorithm: Algorithm, staging: Staging) -> Result<[C
     let mut comm = Communicator::create(&cluster, config)?;
     let buffers = [SharedBuffer::new(&cluster, bytes)?, SharedBuffer::new(&cluster, bytes)?];
     let [input, output] = buffers.each_ref().map(|buffer| Place { buffer, offset: 0 });
-    comm.launch_all(&operation, input, output)?;
-    let answers = comm.synchronize()?;
-    // Every rank answers; the first answer is that of rank 0.
-    let status = answers.first().map(|done| done.status).unwrap_or_default();
-    let descriptors = u64::from(status.sqes) + u64::from(status.wqes);
+    let mut launch = || {
+        comm.launch_all(&operation, input, output)?;
+        // Every rank answers; the first answer is that of rank 0.
+        Ok(comm.synchronize()?.first().map(|done| done.status).unwrap_or_default())
+    };
+    let (first, replay) = (launch()?, launch()?);
+    let descriptors = u64::from(first.sqes) + u64::from(first.wqes);
     let direct = if staging == Staging::Direct { "-direct" } else { "" };
-    let name = |what| format!("{what}/{}{direct}-{RANKS}", algorithm.name());
-    Ok([("expand", status.expand_ns), ("submit", status.submit_ns)].map(|(what, instructions)| Count {
-        name: name(what),
-        descriptors,
-        instructions,
-    }))
+    let cut = if piece > 0 { "-cut" } else { "" };
+    let name = |what| format!("{what}/{}{direct}{cut}-{RANKS}", algorithm.name());
+    let counts = [
+        ("expand", first.expand_ns),
+        ("submit", first.submit_ns),
+        ("replay", replay.expand_ns + replay.submit_ns),
+    ];
+    Ok(counts.map(|(what, instructions)| Count { name: name(what), descriptors, instructions }))
 }
