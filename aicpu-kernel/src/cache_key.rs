@@ -41,7 +41,8 @@ pub(crate) fn of(
         return None;
     }
     // The field's cache knows sizes only.
-    let class = plan.size_class().filter(|_| launch.cache == CacheMode::On).map(SizeClass::number);
+    let class = plan.size_class(context.longest_transfer());
+    let class = class.filter(|_| launch.cache == CacheMode::On).map(SizeClass::number);
     let shared = class.filter(|&number| sizes.shares(mixed(launch, features, number), launch.count));
     let key = Key::new(&Facts {
         instance: header.instance,

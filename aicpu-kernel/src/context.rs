@@ -32,6 +32,8 @@ pub(crate) struct OwnedContext {
     rings: Vec<SubmissionRing, QUEUES>,
     /// What every link can reduce: types and reductions, bit per number.
     link_reduces: (u32, u32),
+    /// Longest transfer that no engine splits, bytes.
+    longest: u64,
     /// Set once a submission failed half-way; nothing is submitted any more.
     pub(crate) poisoned: bool,
     used: u64,
@@ -46,6 +48,7 @@ impl OwnedContext {
         channels: Vec::new(),
         rings: Vec::new(),
         link_reduces: (0, 0),
+        longest: 0,
         poisoned: false,
         used: 0,
     };
@@ -62,7 +65,7 @@ impl OwnedContext {
         for thread in context.threads {
             self.rings.push(resume(thread.queue, thread.ring, thread.depth)?).map_err(|_| FULL)?;
         }
-        self.link_reduces = (u32::MAX, u32::MAX);
+        (self.link_reduces, self.longest) = ((u32::MAX, u32::MAX), context.header.sdma_max_len);
         for channel in context.channels {
             // Channels without a queue pair get a ring of depth 0 that is never used, so that indices stay simple.
             let ring = if channel.depth == 0 {
@@ -73,6 +76,7 @@ impl OwnedContext {
             self.rings.push(ring).map_err(|_| FULL)?;
             self.link_reduces.0 &= channel.reduce_types;
             self.link_reduces.1 &= channel.reduce_ops;
+            self.longest = self.longest.min(channel.max_len);
         }
         self.threads.extend_from_slice(context.threads).map_err(|_| FULL)?;
         self.regions.extend_from_slice(context.regions).map_err(|_| FULL)?;
@@ -130,6 +134,11 @@ impl OwnedContext {
     /// Returns whether `queue` is the ring of a queue pair.
     pub(crate) fn is_pair(&self, queue: QueueIndex) -> bool {
         usize::from(queue.0) >= self.threads.len()
+    }
+
+    /// Returns the longest transfer that no engine splits, bytes.
+    pub(crate) fn longest_transfer(&self) -> u64 {
+        self.longest
     }
 
     /// Returns whether every link reduces while moving.

@@ -27,6 +27,8 @@ pub(crate) struct Case {
     pub(crate) ranks: u32,
     pub(crate) count: u64,
     pub(crate) piece: u64,
+    /// Longest transfer of every engine, bytes.
+    pub(crate) longest: u64,
 }
 
 /// Where the buffers of all ranks lie in one launch, and what else changes from launch to launch.
@@ -56,7 +58,8 @@ impl Case {
         let pair_depth = if self.protocol.uses_queue_pair() { 512 } else { 0 };
         let threads = u16::try_from(self.ranks.max(2)).expect("at most 16");
         let (protocol, depth) = (self.protocol, 1024);
-        Setup { threads, depth, protocol, pair_depth, ..Setup::new(self.rank, self.ranks) }
+        let longest = self.longest;
+        Setup { threads, depth, protocol, pair_depth, longest, ..Setup::new(self.rank, self.ranks) }
     }
 
     /// The arguments of a launch whose buffers lie as `turn` says, with the tables of the peers' written.
@@ -212,6 +215,7 @@ fn t28_replays_with_moved_buffers_write_what_a_fresh_expansion_writes() {
                         ranks,
                         count,
                         piece,
+                        longest: u64::MAX,
                     };
                     match case.check([FIRST, MOVED]) {
                         Some(count) => (replayed, descriptors) = (replayed + 1, descriptors + count),
@@ -259,7 +263,7 @@ proptest! {
         let reduce = if op == OpKind::AllGather { ReduceOp::Sum } else { reduce };
         let case = Case {
             op, algorithm, staging, dtype, reduce, in_place, protocol,
-            rank: rank % ranks, ranks, count, piece: piece * 128,
+            rank: rank % ranks, ranks, count, piece: piece * 128, longest: u64::MAX,
         };
         prop_assume!(turns[0].sequence != turns[1].sequence);
         case.check(turns);

@@ -62,6 +62,7 @@ fn a_thousand_different_sizes_hit() {
         ranks: 8,
         count: 0,
         piece: 0,
+        longest: u64::MAX,
     };
     // 389 and 1,000 have no common divisor: every size from 1,000 to 1,999 comes once, in an order of no help.
     let counts: Vec<_> = (0..1000).map(|turn| 1000 + turn * 389 % 1000).collect();
@@ -99,6 +100,7 @@ fn sizes_of_a_class_hit_one_graph_from_the_third_on() {
                     ranks,
                     count: 0,
                     piece: 0,
+                    longest: u64::MAX,
                 };
                 // Every algorithm cuts into a number of slices that divides this step.
                 let (first, step) = (3 * u64::from(ranks) + 5, u64::from(ranks) * 16);
@@ -116,6 +118,30 @@ fn sizes_of_a_class_hit_one_graph_from_the_third_on() {
     assert!(shared > 900 && refused < 250, "{shared} {refused}");
 }
 
+/// What an engine may split is no class: it is split at other places at another size.
+#[test]
+fn sizes_that_an_engine_splits_have_graphs_of_their_own() {
+    for protocol in [Protocol::Hccs, Protocol::Roce, Protocol::Ub] {
+        let case = Case {
+            op: OpKind::AllReduce,
+            algorithm: Algorithm::Ring,
+            staging: Staging::Scratch,
+            dtype: wire::DataType::Fp32,
+            reduce: wire::ReduceOp::Sum,
+            in_place: false,
+            protocol,
+            rank: 3,
+            ranks: 4,
+            count: 0,
+            piece: 0,
+            // 1024 elements.
+            longest: 4096,
+        };
+        let outcomes = check(&case, &[1024, 1020, 1016, 1028, 2048, 1028, 1032, 1012]);
+        assert_eq!(outcomes.expect("nothing is refused"), [Miss, Miss, Hit, Miss, Miss, Hit, Miss, Hit]);
+    }
+}
+
 proptest! {
     #[test]
     fn any_sizes_in_turn_write_what_a_fresh_expansion_writes(
@@ -125,11 +151,12 @@ proptest! {
         protocol in prop::sample::select(vec![Protocol::Hccs, Protocol::Roce, Protocol::Ub]),
         (ranks, rank, piece) in (1..=16_u32, 0..16_u32, 0..5_u64),
         counts in prop::collection::vec(0..700_u64, 2..12),
+        longest in prop_oneof![Just(1 << 40), 1..40_u64],
     ) {
         let reduce = if op == OpKind::AllGather { wire::ReduceOp::Sum } else { reduce };
         let case = Case {
             op, algorithm, staging, dtype, reduce, in_place, protocol,
-            rank: rank % ranks, ranks, count: 0, piece: piece * 128,
+            rank: rank % ranks, ranks, count: 0, piece: piece * 128, longest: longest * 256,
         };
         check(&case, &counts);
     }

@@ -42,6 +42,8 @@ pub(crate) struct Setup {
     pub(crate) instance: [u64; 2],
     pub(crate) epoch: u32,
     pub(crate) topology: u64,
+    /// Longest transfer of every engine, bytes, where that is less than the engine's own.
+    pub(crate) longest: u64,
 }
 
 impl Setup {
@@ -58,6 +60,7 @@ impl Setup {
             instance: INSTANCE,
             epoch: EPOCH,
             topology: 0,
+            longest: u64::MAX,
         }
     }
 
@@ -118,7 +121,7 @@ impl Setup {
                 remote_notify: 7000 + 3 * peer,
                 reduce_types,
                 reduce_ops,
-                max_len,
+                max_len: max_len.min(self.longest),
                 ring: if pair {
                     WINDOW + self.at() + rings + u64::from(index) * u64::from(self.pair_depth) * 64
                 } else {
@@ -138,7 +141,7 @@ impl Setup {
             topology_digest: self.topology,
             rank: self.rank,
             ranks: self.ranks,
-            sdma_max_len: sdma::MAX_LEN,
+            sdma_max_len: sdma::MAX_LEN.min(self.longest),
             sdma_reduce_types: sdma::REDUCE_TYPES,
             sdma_reduce_ops: sdma::REDUCE_OPS,
             ..ContextHeader::default()

@@ -10,9 +10,6 @@ use wire::launch::{Algorithm, OpKind, Staging};
 
 use crate::plan::{Plan, is_mesh};
 
-/// Operations above this many bytes per rank may be split by an engine, so that their graphs differ.
-const LARGEST: u64 = 128 << 20;
-
 /// What two counts share when their graphs differ only by multiples of the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeClass {
@@ -32,12 +29,15 @@ impl SizeClass {
 
 impl Plan {
     /// Returns the class of this plan's count; `None` where only this very count has its graph: more than one chunk,
-    /// empty slices, one rank, or transfers so long that an engine may split them.
+    /// empty slices, one rank, or so many bytes that an engine may split a transfer. `longest` is the longest transfer
+    /// that every engine carries out as one, bytes.
     #[must_use]
-    pub fn size_class(&self) -> Option<SizeClass> {
+    pub fn size_class(&self, longest: u64) -> Option<SizeClass> {
         let shape = self.shape();
-        let bytes = shape.count.checked_mul(shape.dtype.size_bytes())?;
-        let whole = self.chunks() == 1 && shape.ranks > 1 && bytes <= LARGEST;
+        // Slices that lie together may travel together: no transfer is longer than all of them.
+        let slices = if shape.op == OpKind::AllReduce { 1 } else { u64::from(shape.ranks) };
+        let bytes = shape.count.checked_mul(shape.dtype.size_bytes())?.checked_mul(slices)?;
+        let whole = self.chunks() == 1 && shape.ranks > 1 && bytes <= longest;
         if !whole || self.unit() == 0 {
             return None;
         }
@@ -53,17 +53,18 @@ impl Plan {
         self.unit() * self.shape().dtype.size_bytes()
     }
 
-    /// Returns the plan of another count of the same class, one unit away; `None` where there is none.
+    /// Returns the plan of another count of the same class, one unit away; `None` where there is none. `longest` is as
+    /// for the class.
     #[must_use]
-    pub fn neighbour(&self) -> Option<Self> {
-        let class = self.size_class()?;
+    pub fn neighbour(&self, longest: u64) -> Option<Self> {
+        let class = self.size_class(longest)?;
         let step = if self.shape().op == OpKind::AllReduce { u64::from(self.parts().get()) } else { 1 };
         let counts = [self.shape().count.checked_add(step), self.shape().count.checked_sub(step)];
         let plans = counts
             .into_iter()
             .flatten()
             .filter_map(|count| Self::new(&crate::Shape { count, ..*self.shape() }).ok());
-        plans.into_iter().find(|plan| plan.size_class() == Some(class))
+        plans.into_iter().find(|plan| plan.size_class(longest) == Some(class))
     }
 
     /// Elements of a unit.
