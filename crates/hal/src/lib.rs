@@ -96,7 +96,8 @@ pub trait Trace {
 pub trait Rebase {
     /// Copies descriptors, adding to each the base that its number selects (modulo the size of the table), up to the
     /// end of the shortest slice. What is computed is always that of [`wire::rebase`], which is also the default.
-    #[inline(always)]
+    // Not inlined: as a function's own arguments the slices are known not to overlap, and loads and stores go in pairs.
+    #[inline(never)]
     fn rebase(into: &mut [Descriptor], from: &[Descriptor], numbers: &[u16], bases: &[Base; BASES]) {
         wire::rebase(into, from, numbers, bases);
     }
