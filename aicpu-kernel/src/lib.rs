@@ -1,10 +1,12 @@
 //! The kernel: takes launches, expands collectives, submits descriptors.
 //!
 //! A launch is answered in four steps: read the arguments, find the decoded resource context (decoding and checking
-//! its bytes only the first time), expand one chunk into a task graph, copy the graph into the rings with this
-//! launch's addresses added. There is one submit path, and it never blocks: where a ring is full, [`Kernel::poll`]
-//! returns and goes on at the next call. Whatever happens, the host's done notify is recorded and a status is
-//! written.
+//! its bytes only the first time), get the task graph of one chunk (replayed from the cache, or expanded and kept),
+//! copy the graph into the rings with this launch's addresses added. There is one submit path, and it never blocks:
+//! where a ring is full, [`Kernel::poll`] returns and goes on at the next call.
+//!
+//! Every launch is answered by a status. The host's done notify is recorded by all but those that have no context (no
+//! thread to record it on) and those given up half-way (their rings are not touched any more).
 //!
 //! The replay of a program is the same for several operations in turn: what can be refused of any of them is refused
 //! before the first is submitted, and each but the last starts the next on the device.
