@@ -305,7 +305,6 @@ impl Replay {
 
 /// What launch arguments ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "lives on the stack of one call; most launches are operations")]
 pub enum Posted {
     /// One operation.
     Operation(Launch),
