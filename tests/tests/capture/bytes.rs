@@ -3,17 +3,17 @@
 use aicpu_tests::world::{self, Place};
 use host_launcher::buffer::SharedBuffer;
 use host_launcher::cluster::Cluster;
-use host_launcher::communicator::{Config, Slot};
+use host_launcher::communicator::Slot;
 use wire::launch::{Algorithm, CacheOutcome, OpKind, Staging};
 
-use crate::rig::{Rig, Step, chain, operation, step};
+use crate::rig::{Rig, Step, chain, config, operation, step};
 
 const MEMORY: u64 = 24 << 20;
 
 /// Three sets of buffers of 1 KiB elements per rank take turns, each slot at its own pace.
 fn rotate(cluster: &Cluster, steps: &[Step], slots: usize, replays: u64, bytes: u64) {
     let free = cluster.npu(0).free_bytes();
-    let mut rig = Rig::new(cluster, Config::default());
+    let mut rig = Rig::new(cluster, config());
     let sets: Vec<Vec<SharedBuffer>> =
         (0..3).map(|_| (0..slots).map(|_| SharedBuffer::new(cluster, bytes).unwrap()).collect()).collect();
     let program = rig.capture(steps).unwrap();
@@ -87,7 +87,7 @@ fn everything_in_one_program() {
 #[test]
 fn two_sizes_in_turn() {
     let cluster = world::threads(3, Place::OneServer, MEMORY);
-    let mut rig = Rig::new(&cluster, Config::default());
+    let mut rig = Rig::new(&cluster, config());
     let buffers: [SharedBuffer; 4] = rig.buffers(1 << 10);
     let slots: Vec<_> = buffers.iter().collect();
     let sizes = [chain(24), chain(61)];
@@ -103,7 +103,7 @@ fn two_sizes_in_turn() {
 #[test]
 fn replays_in_flight_do_not_take_each_others_signals() {
     let cluster = world::threads(4, Place::OneServer, MEMORY);
-    let mut rig = Rig::new(&cluster, Config::default());
+    let mut rig = Rig::new(&cluster, config());
     let steps = chain(50);
     let program = rig.capture(&steps).unwrap();
     let sets: Vec<[SharedBuffer; 4]> = (0..16).map(|_| rig.buffers(1 << 10)).collect();
@@ -123,11 +123,34 @@ fn replays_in_flight_do_not_take_each_others_signals() {
     rig.finish(sets.into_iter().flatten());
 }
 
+/// What stands behind an operation is not in its graph's address but in its last task: alone, first, in the middle and
+/// last it must not be given the graph of another place.
+#[test]
+fn one_operation_in_every_place() {
+    let cluster = world::threads(3, Place::OneServer, MEMORY);
+    let mut rig = Rig::new(&cluster, config());
+    let turn = |input, output| step(operation(OpKind::AllReduce, Algorithm::Ring, 60), input, output);
+    let sequences: [&[Step]; 4] = [
+        &[turn(0, 1)],
+        &[turn(0, 1), turn(1, 2)],
+        &[turn(0, 1), turn(1, 2), turn(2, 0)],
+        &[turn(0, 2), turn(2, 1), turn(1, 0), turn(0, 2)],
+    ];
+    let programs = sequences.map(|steps| rig.capture(steps).unwrap());
+    let buffers: [SharedBuffer; 3] = rig.buffers(1 << 10);
+    for replay in 0..40 {
+        let which = usize::try_from(replay * 7 / 3 % 4).unwrap();
+        let slots: Vec<_> = buffers.iter().take(programs[which].needs().len()).collect();
+        rig.replay(replay, &programs[which], sequences[which], &slots);
+    }
+    rig.finish(buffers);
+}
+
 /// Buffers that are freed, made anew and registered at another place between replays.
 #[test]
 fn buffers_that_move_between_replays() {
     let cluster = world::threads(4, Place::OneServer, MEMORY);
-    let mut rig = Rig::new(&cluster, Config::default());
+    let mut rig = Rig::new(&cluster, config());
     let mut steps = chain(250);
     steps[0].operation.algorithm = Algorithm::MeshTwoShot;
     steps[0].operation.staging = Staging::Direct;

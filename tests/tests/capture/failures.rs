@@ -13,7 +13,7 @@ use wire::npu::{LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES};
 use wire::{DeviceAddr, ErrorCode, LaunchArgs};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::rig::{Rig, Step, chain, operation, step};
+use crate::rig::{Rig, Step, chain, config, operation, step};
 
 fn cluster() -> Cluster {
     world::threads(3, Place::OneServer, 24 << 20)
@@ -24,7 +24,7 @@ fn recovers(mut rig: Rig<'_>, cluster: &Cluster) {
     assert!(rig.comm.is_poisoned());
     assert_eq!(rig.comm.capture().err().map(|error| error.code()), Some(ErrorCode::COMM_POISONED));
     rig.comm.destroy().unwrap();
-    let mut rig = Rig::new(cluster, Config::default());
+    let mut rig = Rig::new(cluster, config());
     let program = rig.capture(&chain(100)).unwrap();
     let buffers: [SharedBuffer; 4] = rig.buffers(2 << 10);
     for seed in 0..3 {
@@ -36,7 +36,7 @@ fn recovers(mut rig: Rig<'_>, cluster: &Cluster) {
 #[test]
 fn what_is_refused_before_anything_is_launched() {
     let cluster = cluster();
-    let mut rig = Rig::new(&cluster, Config::default());
+    let mut rig = Rig::new(&cluster, config());
     let steps = chain(100);
     let program = rig.capture(&steps).unwrap();
     assert_eq!(program.needs(), [400, 400, 1200, 400]);
@@ -59,7 +59,7 @@ fn what_is_refused_before_anything_is_launched() {
     assert_eq!(rig.comm.synchronize().unwrap(), []);
     rig.replay(1, &program, &steps, &[&a, &b, &short, &d]);
     // Another communicator, and a program that is freed.
-    let other = Rig::new(&cluster, Config::default());
+    let other = Rig::new(&cluster, config());
     let mut other = other;
     let foreign = other.capture(&steps).unwrap();
     let bound = [&a, &b, &short, &d];
@@ -80,7 +80,7 @@ fn what_is_refused_before_anything_is_launched() {
 #[test]
 fn what_is_refused_while_capturing() {
     let cluster = cluster();
-    let mut rig = Rig::new(&cluster, Config::default());
+    let mut rig = Rig::new(&cluster, config());
     let code = |result: host_launcher::Result<_>| result.map(drop).unwrap_err().code();
     assert_eq!(code(rig.capture(&[])), ErrorCode::PROGRAM_CAPACITY);
     let one = step(operation(OpKind::AllReduce, Algorithm::Ring, 8), 0, 1);
@@ -103,7 +103,7 @@ fn what_is_refused_while_capturing() {
 #[test]
 fn a_kernel_refuses_the_whole_program() {
     let cluster = cluster();
-    let mut rig = Rig::new(&cluster, Config::default());
+    let mut rig = Rig::new(&cluster, config());
     let mut steps = chain(100);
     // Half of the output lies over the input, which only the buffers of a replay show.
     steps[2].output.offset = 8;
@@ -143,7 +143,7 @@ fn a_program_whose_bytes_have_changed() {
         [(0, ErrorCode::PROGRAM_MAGIC), (40, ErrorCode::PROGRAM_CHECKSUM), (200, ErrorCode::PROGRAM_CHECKSUM)]
     {
         let cluster = cluster();
-        let mut rig = Rig::new(&cluster, Config::default());
+        let mut rig = Rig::new(&cluster, config());
         let program = rig.capture(&chain(100)).unwrap();
         let buffers: [SharedBuffer; 4] = rig.buffers(2 << 10);
         let slots: Vec<_> = buffers.iter().collect();
@@ -164,7 +164,7 @@ fn a_program_whose_bytes_have_changed() {
 #[test]
 fn an_operation_in_the_middle_fails() {
     let cluster = cluster();
-    let mut rig = Rig::new(&cluster, Config::default());
+    let mut rig = Rig::new(&cluster, config());
     let program = rig.capture(&chain(100)).unwrap();
     let [a, b, c, d] = rig.buffers(2 << 10);
     rig.replay(1, &program, &chain(100), &[&a, &b, &c, &d]);
@@ -181,7 +181,7 @@ fn an_operation_in_the_middle_fails() {
 fn one_rank_replays_another_program() {
     let cluster = cluster();
     let timeout = Duration::from_millis(200);
-    let mut rig = Rig::new(&cluster, Config { timeout, ..Config::default() });
+    let mut rig = Rig::new(&cluster, Config { timeout, ..config() });
     let programs = [chain(100), chain(70)].map(|steps| rig.capture(&steps).unwrap());
     let [a, b, c, d] = rig.buffers(2 << 10);
     let slots = [&a, &b, &c, &d];

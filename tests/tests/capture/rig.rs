@@ -1,6 +1,7 @@
 //! A communicator, buffers, and what a sequence of operations does to them according to the oracle.
 
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 
 use aicpu_tests::bench::{POISON, compare};
 use host_launcher::buffer::SharedBuffer;
@@ -10,6 +11,11 @@ use host_launcher::{Result, oracle, payload};
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::npu::LAUNCH_TAIL;
 use wire::{DataType, ReduceOp};
+
+/// A communicator's settings: what hangs ends before a test runner would.
+pub(crate) fn config() -> Config {
+    Config { timeout: Duration::from_secs(20), ..Config::default() }
+}
 
 /// An operation on int32, exact in any order.
 pub(crate) fn operation(op: OpKind, algorithm: Algorithm, count: u64) -> Operation {
