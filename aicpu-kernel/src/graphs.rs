@@ -7,7 +7,7 @@
 use core::ops::DerefMut;
 
 use task_cache::{Directory, Key, Limits, SlotId, Stats, Tally};
-use task_graph::{Block, PackedGraph, Page, Pages, Sized, TaskGraph};
+use task_graph::{AffinePatterns, Block, PackedGraph, Page, Pages, Sized, TaskGraph};
 use templates::Plan;
 use wire::ErrorCode;
 use wire::launch::CacheOutcome;
@@ -47,6 +47,8 @@ pub(crate) struct Graphs<S, T> {
     pages: Pages<T>,
     directory: Directory<PackedGraph, KEPT>,
     sizes: Sizes,
+    /// Where the patterns of a graph for all sizes are collected.
+    split: AffinePatterns,
     held: Option<Held>,
 }
 
@@ -57,6 +59,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
             pages: Pages::new(pages),
             directory: Directory::new(),
             sizes: Sizes::new(),
+            split: AffinePatterns::new(),
             held: None,
         }
     }
@@ -155,7 +158,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
             .and_then(|()| self.pages.pack(&self.recorder))
             .map(|graph| Sized { graph, unit: neighbour.unit_bytes() });
         let shared = other.and_then(|other| {
-            let shared = self.pages.pack_affine(&one, &other);
+            let shared = self.pages.pack_affine(&one, &other, &mut self.split);
             self.pages.release(other.graph);
             shared
         });

@@ -3,10 +3,13 @@
 //! The direct collective touches every input byte once and every output byte once, in blocks that stay in the first
 //! cache, on two threads: no runtime that moves the same bytes on this machine can be faster.
 
+use core::hint::black_box;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::thread;
 use std::time::Instant;
+
+use wire::DESCRIPTOR_BYTES;
 
 /// Elements per block: 4 KiB.
 const BLOCK: usize = 1024;
@@ -64,5 +67,31 @@ fn reduce(inputs: &[Vec<f32>], outputs: &mut [&mut [f32]], first: usize) {
         for output in outputs.iter_mut() {
             output[start..start + count].copy_from_slice(&sum[..count]);
         }
+    }
+}
+
+/// Copying the bytes of descriptors through a ring, as fast as memory allows.
+#[derive(Debug)]
+pub struct RingCopy {
+    source: Vec<u8>,
+    ring: Vec<u8>,
+    at: usize,
+}
+
+impl RingCopy {
+    /// Makes a ring of `depth` descriptors through which `count` go a turn.
+    #[must_use]
+    pub fn new(count: u32, depth: u32) -> Self {
+        let bytes = |descriptors: u32| descriptors as usize * DESCRIPTOR_BYTES;
+        Self { source: vec![1; bytes(count)], ring: vec![0; bytes(depth)], at: 0 }
+    }
+
+    /// Copies once.
+    pub fn turn(&mut self) {
+        let first = self.source.len().min(self.ring.len() - self.at);
+        let (now, later) = black_box(&self.source).split_at(first);
+        self.ring[self.at..self.at + first].copy_from_slice(now);
+        self.ring[..later.len()].copy_from_slice(later);
+        self.at = (self.at + self.source.len()) % self.ring.len();
     }
 }

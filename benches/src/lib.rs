@@ -1,16 +1,22 @@
-//! What the benches share: a context without a device, and the physical floors.
+//! What the benches share: a context without a device, a rank whose device is played, and the physical floors.
 
 pub mod floors;
+pub mod rank;
+pub mod submission;
 
+use device_model::fabric::BASE_STEP;
 use task_graph::{Block, Page, Pages, Recorder, Resources, TaskGraph};
 use templates::{Needs, Plan, Shape};
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
 use wire::launch::{Algorithm, OpKind, Staging};
-use wire::npu::sdma;
-use wire::{DataType, ReduceOp};
+use wire::npu::{DEFAULT_DEPTH, sdma};
+use wire::{DESCRIPTOR_BYTES, DataType, ReduceOp};
 
 /// A graph on the heap.
 pub type Graph = TaskGraph<Box<[Block]>>;
+
+/// Where the rings of the tables lie: in the first window of a fabric, with room for a context before them.
+const RINGS: u64 = BASE_STEP + 0x10_0000;
 
 /// The tables of one rank of one server, as the launcher would write them.
 #[derive(Debug)]
@@ -27,11 +33,11 @@ impl Tables {
     pub fn new(algorithm: Algorithm, ranks: u32) -> Self {
         let needs = Needs::of(algorithm, ranks);
         let thread = |queue: u16| ThreadEntry {
-            ring: 0x10_0000 + u64::from(queue) * 0x2_0000,
-            depth: 2048,
+            ring: RINGS + u64::from(queue) * u64::from(DEFAULT_DEPTH) * DESCRIPTOR_BYTES as u64,
+            depth: DEFAULT_DEPTH,
             queue,
             notify_base: u32::from(queue) * 256,
-            notify_count: u32::from(needs.main_notifies.max(needs.sub_notifies)),
+            notify_count: u32::from(needs.main_notifies.max(needs.sub_notifies)) + 1,
             ..ThreadEntry::default()
         };
         let region = |rank: u32| RegionEntry {
@@ -67,19 +73,30 @@ impl Tables {
         }
     }
 
+    fn context(&self) -> Context<'_> {
+        Context {
+            header: &self.header,
+            threads: &self.threads,
+            regions: &self.regions,
+            channels: &self.channels,
+        }
+    }
+
     /// Returns the tables as the kernel sees them.
     ///
     /// # Panics
     /// When there are more queues than a graph has.
     #[must_use]
     pub fn resources(&self) -> Resources<'_> {
-        let context = Context {
-            header: &self.header,
-            threads: &self.threads,
-            regions: &self.regions,
-            channels: &self.channels,
-        };
-        Resources::new(context).expect("few queues")
+        Resources::new(self.context()).expect("few queues")
+    }
+
+    /// Returns the tables as the bytes in device memory that the kernel decodes.
+    fn encode(&self) -> Vec<u8> {
+        let len = Context::encoded_len(self.threads.len(), self.regions.len(), self.channels.len());
+        let mut bytes = vec![0; len];
+        self.context().encode(&mut bytes).expect("the buffer has the size asked for");
+        bytes
     }
 
     /// Returns an all-reduce of 1 MiB of fp32 by `algorithm`, in scratch, on one of these ranks.

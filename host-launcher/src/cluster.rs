@@ -206,8 +206,11 @@ fn boot(fabric: &Fabric, image: &Image, options: &Options) -> Result<Vec<Guest>>
     Ok(guests)
 }
 
+/// The kernel on this host: its memory is boxed.
+type HostKernel = Kernel<ModelPlatform, Box<[Block]>, Box<[Page]>>;
+
 /// The kernel of one NPU in this process.
-struct ThreadKernel(Box<Kernel<ModelPlatform, Box<[Block]>, Box<[Page]>>>);
+struct ThreadKernel(Box<HostKernel>);
 
 impl ThreadKernel {
     fn start(fabric: &Fabric, npu: u32) -> Result<Self> {

@@ -6,6 +6,7 @@
 //! destroying it gives everything back, and the next one starts clean.
 
 mod capture;
+mod end;
 mod launch;
 mod operation;
 mod work;
@@ -26,7 +27,7 @@ use crate::buffer::driver;
 use crate::cluster::Cluster;
 use crate::diagnosis;
 use crate::error::{Error, Result};
-use crate::resources::{Identity, Resources};
+use crate::resources::{Identity, RankResources, Resources};
 use capture::RankProgram;
 pub use capture::{Capture, Program, Slot};
 pub use operation::{Operation, Place};
@@ -34,8 +35,6 @@ pub(crate) use work::Work;
 
 /// Interactions with the device per operation and rank: record, launch, wait.
 pub const HOST_OPS: u64 = 3;
-/// How long kernels get to finish what they are at when a communicator is destroyed after an error.
-const QUIESCE: Duration = Duration::from_secs(5);
 
 /// What a communicator is made of.
 #[derive(Clone, Debug)]
@@ -177,7 +176,9 @@ impl<'c> Communicator<'c> {
     ///
     /// # Errors
     /// The first cause, with rank, step, task and peer: a launch that was refused, a device that stopped at an
-    /// error, a deadline that passed. The communicator is poisoned then.
+    /// error, also at one of another communicator's, a deadline that passed. The communicator is poisoned then.
+    ///
+    /// What is done after the deadline, but before it was noticed, is no error.
     pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
         let started = Instant::now();
         let deadline = started.checked_add(self.config.timeout);
@@ -204,52 +205,6 @@ impl<'c> Communicator<'c> {
         Err(diagnosis::explain(self, outcome, started))
     }
 
-    /// Gives everything back; after an error too. The devices are reset then, other communicators' queues included.
-    ///
-    /// # Errors
-    /// `KERNEL_SILENT` when a kernel has yet to answer a launch: it may still write to what would be given back, so
-    /// nothing is. Those of the driver: bookkeeping that does not add up.
-    pub fn destroy(mut self) -> Result<()> {
-        if self.poisoned {
-            self.quiesce()?;
-        }
-        for resources in self.resources.drain().map(|(_, resources)| resources).chain(self.retired.drain(..))
-        {
-            resources.free(self.cluster)?;
-        }
-        for ranks in self.programs.values() {
-            (0..).zip(ranks).try_for_each(|(rank, own)| own.free(self.cluster, rank))?;
-        }
-        for (rank, state) in (0..).zip(&self.ranks) {
-            self.cluster.npu(rank).free_host_notify(state.done_notify).map_err(driver)?;
-        }
-        Ok(())
-    }
-
-    /// Stops the devices and waits until no kernel works on anything of this communicator any more.
-    fn quiesce(&self) -> Result<()> {
-        let machine = self.cluster.machine();
-        (0..self.size()).for_each(|rank| machine.reset(rank));
-        let has_answered = |rank| self.answers(rank).all(|status| status.is_some());
-        let answered = || {
-            // Nobody executes what a kernel still has to submit: without room it would wait until its deadline.
-            self.resources
-                .values()
-                .chain(&self.retired)
-                .for_each(|resources| resources.discard(self.cluster));
-            (0..self.size()).all(has_answered)
-        };
-        match machine.run_until(answered, Instant::now().checked_add(QUIESCE)) {
-            Outcome::Done => Ok(()),
-            Outcome::Deadline | Outcome::DeviceError(_) => {
-                let silent = (0..self.size()).find(|rank| !has_answered(*rank)).unwrap_or(0);
-                let message =
-                    format!("the kernel of rank {silent} has not answered its launch within {QUIESCE:?}");
-                Err(Error::new(ErrorCode::KERNEL_SILENT, message))
-            }
-        }
-    }
-
     /// Returns the kernel's answer to the newest launch of a rank that was refused, and its operation.
     pub(crate) fn refusal_of(&self, rank: usize) -> Option<(InFlight, Status)> {
         refusal(self.cluster, rank, &self.ranks[rank])
@@ -270,6 +225,17 @@ impl<'c> Communicator<'c> {
     /// Returns whether the kernel of a rank has submitted all tasks of everything in flight.
     pub(crate) fn has_submitted_all(&self, rank: u32) -> bool {
         self.answers(rank).all(|status| status.is_some_and(|status| status.code == 0))
+    }
+
+    /// Returns whether a queue of a rank's NPU is this communicator's.
+    pub(crate) fn owns(&self, rank: u32, queue: u16) -> bool {
+        let resources = self.all_resources().filter_map(|resources| resources.ranks.get(rank as usize));
+        resources.flat_map(RankResources::queues).any(|own| own.0 == queue)
+    }
+
+    /// Everything that has been created and not yet given back.
+    fn all_resources(&self) -> impl Iterator<Item = &Resources> {
+        self.resources.values().chain(&self.retired)
     }
 
     /// Returns the kernel's answers to what a rank has in flight, `None` where there is none yet.

@@ -166,6 +166,9 @@ impl Report {
 }
 
 fn device_error(comm: &Communicator<'_>, npu: u32, cqe: &Cqe) -> Report {
+    if !comm.owns(npu, cqe.queue) {
+        return error_of_another(comm, npu, cqe);
+    }
     let (sequence, task) = split_task(cqe.task);
     let address = if cqe.address == 0 { String::new() } else { format!(", address {:#x}", cqe.address) };
     let own = || comm.cluster.npu(npu).window().offset(DeviceAddr(cqe.address), 1).is_some();
@@ -182,6 +185,17 @@ fn device_error(comm: &Communicator<'_>, npu: u32, cqe: &Cqe) -> Report {
         whereabouts: place(comm, npu, sequence, (cqe.skeleton, cqe.step), task, &what),
         rank: npu,
         ..report(comm, cqe.code, culprit, sequence)
+    }
+}
+
+/// A device has stopped at a task of another communicator. What its labels say is not about this one's operations.
+fn error_of_another(comm: &Communicator<'_>, npu: u32, cqe: &Cqe) -> Report {
+    let oldest = comm.ranks[npu as usize].in_flight.front().map_or(0, |launched| launched.sequence);
+    Report {
+        cause: format!("a task of another communicator: {}", summary(cqe.code)),
+        remedy: "destroy both communicators; what that one reports says more".to_owned(),
+        whereabouts: format!("rank {npu}, queue {} position {}", cqe.queue, cqe.position),
+        ..report(comm, cqe.code, npu, oldest)
     }
 }
 

@@ -164,11 +164,16 @@ impl RankResources {
         Ok(())
     }
 
+    /// The queues of threads and queue pairs.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = QueueId> {
+        let pairs = self.entries.1.iter().filter(|channel| channel.depth > 0);
+        self.threads.iter().copied().chain(pairs.map(|channel| QueueId(channel.queue)))
+    }
+
     /// Takes everything out of the rings, in the stead of a device that no longer does.
     fn discard(&self, npu: &Npu) {
-        let pairs = self.entries.1.iter().filter(|channel| channel.depth > 0).map(|channel| channel.queue);
-        for queue in self.threads.iter().map(|queue| queue.0).chain(pairs) {
-            let word = |table: u64| npu.window().word(table + 8 * u64::from(queue));
+        for queue in self.queues() {
+            let word = |table: u64| npu.window().word(table + 8 * u64::from(queue.0));
             // ORDER: pairs with the kernel's acquire load of the head, as the device's own store does.
             word(HEADS).store(word(TAILS).load(Ordering::Acquire), Ordering::Release);
         }
@@ -223,7 +228,16 @@ impl Resources {
         self.ranks.iter().map(|rank| rank.channels.len()).sum()
     }
 
-    /// Takes everything out of the rings of all ranks. For devices that have been reset: nobody else does then.
+    /// Takes all queues from the devices, which may finish what they are at until they are reset.
+    pub(crate) fn retire(&self, cluster: &Cluster) -> Result<()> {
+        for (rank, resources) in (0..).zip(&self.ranks) {
+            let npu = cluster.npu(rank);
+            resources.queues().try_for_each(|queue| npu.retire_queue(queue)).map_err(driver)?;
+        }
+        Ok(())
+    }
+
+    /// Takes everything out of the rings of all ranks. For queues that have been retired: nobody else does then.
     pub(crate) fn discard(&self, cluster: &Cluster) {
         for (rank, resources) in (0..).zip(&self.ranks) {
             resources.discard(cluster.npu(rank));

@@ -2,7 +2,7 @@
 
 use core::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use task_cache::{Alias, Determinism, Directory, Facts, Form, Key};
+use task_cache::{Alias, Determinism, Directory, Facts, Form, Key, Limits};
 use wire::launch::{Algorithm, Staging};
 use wire::{DataType, ReduceOp};
 
@@ -39,8 +39,7 @@ fn hit(criterion: &mut Criterion) {
     });
     for entries in [64_u64, 1024] {
         let mut directory = Box::new(Directory::<u64, 1024>::new());
-        let mut limits = directory.limits();
-        (limits.quota_slots, limits.quota_units) = (1024, limits.units);
+        let limits = Limits { units: 1024, quota_units: 1024, quota_slots: 1024, evict: true };
         directory.set_limits(limits);
         for count in 0..entries {
             let id = directory.begin(&Key::new(&facts(count)), 1, &mut |_| ()).expect("there is room");
@@ -55,7 +54,7 @@ fn hit(criterion: &mut Criterion) {
         let mut step = 0;
         group.bench_function(BenchmarkId::new("changing", entries), |bencher| {
             bencher.iter(|| {
-                step = (step + 1) % all.len();
+                step = if step + 1 == all.len() { 0 } else { step + 1 };
                 directory.lookup(&Key::new(black_box(&all[step])))
             });
         });

@@ -1,7 +1,7 @@
 //! Accounts: what each communicator holds, and its entries in the order of their use.
 
-use crate::room::{Tally, Usage};
-use crate::slot::{List, Slot};
+use crate::room::Usage;
+use crate::slot::{Links, List, Slot};
 
 /// One communicator with entries, or the place for one.
 #[derive(Clone, Copy, Debug)]
@@ -61,18 +61,18 @@ impl<const SLOTS: usize> Accounts<SLOTS> {
     }
 
     /// Returns the least recently used entry of a communicator that may give way.
-    pub(crate) fn victim_of<P>(&self, instance: [u64; 2], slots: &[Slot<P>]) -> Option<usize> {
-        self.find(instance)?.live.victim(slots).map(|(_, at)| at)
+    pub(crate) fn victim_of<P>(
+        &self,
+        instance: [u64; 2],
+        slots: &[Slot<P>],
+        links: &[Links],
+    ) -> Option<usize> {
+        self.find(instance)?.live.victim(slots, links).map(|(_, at)| at)
     }
 
     /// Returns the least recently used entry of all that may give way.
-    pub(crate) fn victim<P>(&self, slots: &[Slot<P>]) -> Option<usize> {
-        self.active().filter_map(|account| account.live.victim(slots)).min().map(|(_, at)| at)
-    }
-
-    /// Returns what all communicators hold together.
-    pub(crate) fn sum(&self) -> Tally {
-        self.active().fold(Tally::ZERO, |sum, account| sum + account.usage.used)
+    pub(crate) fn victim<P>(&self, slots: &[Slot<P>], links: &[Links]) -> Option<usize> {
+        self.active().filter_map(|account| account.live.victim(slots, links)).min().map(|(_, at)| at)
     }
 
     fn active(&self) -> impl Iterator<Item = &Account> {

@@ -10,7 +10,7 @@ use wire::{DeviceAddr, ErrorCode};
 use crate::defaults;
 use crate::directory::Directory;
 use crate::hash::{KeyHash, Mixed};
-use crate::key::{Form, Key};
+use crate::key::Key;
 
 /// Longest tag, bytes.
 pub const MAX_TAG: usize = 255;
@@ -60,7 +60,7 @@ impl<P: Copy, const SLOTS: usize, const ARGS: usize, H: KeyHash> Default for Cal
 }
 
 impl<P: Copy, const SLOTS: usize, const ARGS: usize, H: KeyHash> Calls<P, SLOTS, ARGS, H> {
-    /// Returns an empty cache.
+    /// Returns an empty cache that may hold nothing: set limits by [`directory_mut`](Self::directory_mut).
     #[must_use]
     pub const fn new() -> Self {
         let started = [const { Started { tag: Vec::new(), sizes: Vec::new() } }; SLOTS];
@@ -84,7 +84,7 @@ impl<P: Copy, const SLOTS: usize, const ARGS: usize, H: KeyHash> Calls<P, SLOTS,
     /// `CACHE_TAG` for a tag that is too long.
     pub fn lookup(&mut self, of: &Communicator, tag: &[u8]) -> Result<bool, CallError> {
         let key = key::<H>(of, tag)?;
-        // Counted as what it is: another tag with the same digest is a miss.
+        // Another tag's recording with the same digest is not even looked up.
         Ok(!self.is_another(&key, tag) && self.directory.lookup(&key).is_some())
     }
 
@@ -204,9 +204,7 @@ fn key<H: KeyHash>(of: &Communicator, tag: &[u8]) -> Result<Key, CallError> {
     if tag.len() > MAX_TAG {
         return Err(CallError { code: ErrorCode::CACHE_TAG, detail: MAX_TAG as u64 });
     }
-    let [count, chunk] = H::digest(tag);
-    let (instance, epoch) = (of.instance, of.epoch);
-    Ok(Key { instance, epoch, count, chunk, piece: tag.len() as u64, form: Form::TAG, ..Key::ZERO })
+    Ok(Key::of_tag(of.instance, of.epoch, H::digest(tag), tag.len()))
 }
 
 /// Refuses arrays of different lengths, and buffers that wrap.

@@ -6,6 +6,7 @@
 //!
 //! The `release` that many calls take is called once for each published payload that is given back.
 
+mod admit;
 mod remove;
 
 use core::marker::PhantomData;
@@ -13,26 +14,26 @@ use core::marker::PhantomData;
 use wire::ErrorCode;
 
 use crate::account::Accounts;
-use crate::defaults;
 use crate::hash::{KeyHash, Mixed};
 use crate::index::Index;
 use crate::key::Key;
 use crate::reason::Reasons;
-use crate::room::{Limits, Refusal, Tally, Usage};
-use crate::slot::{Hit, Link, Slot, SlotId, State};
+use crate::room::{Limits, Tally, Usage};
+use crate::slot::{Hit, Link, Links, Slot, SlotId, State};
 use crate::stats::Stats;
 
 /// Which recording serves which key: at most `SLOTS` (a power of two up to 32,768) recordings with handles `P`.
 ///
-/// A new directory is all zeros. One lookup costs the same whatever is stored and was stored before.
+/// One lookup costs the same whatever is stored and was stored before.
 #[derive(Clone, Debug)]
 pub struct Directory<P, const SLOTS: usize, H = Mixed> {
     slots: [Slot<P>; SLOTS],
+    links: [Links; SLOTS],
     index: Index<SLOTS>,
     accounts: Accounts<SLOTS>,
     total: Usage,
     limits: Limits,
-    /// Dead slots, linked by `older`.
+    /// Dead slots, linked by their `older`.
     dead: Link,
     /// Slots from here on are empty.
     fresh: usize,
@@ -49,16 +50,18 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Default for Directory<P, SLOTS, H>
 }
 
 impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
-    /// Returns an empty directory with the limits of [`defaults`].
+    /// Returns an empty directory that may hold nothing: see [`set_limits`](Self::set_limits), and
+    /// [`defaults`](crate::defaults) for limits. All its bits are zero where those of an empty `Option<P>` are.
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(SLOTS.is_power_of_two() && SLOTS <= 1 << 15, "a power of two up to 32,768") };
         Self {
             slots: [const { Slot::EMPTY }; SLOTS],
+            links: [Links::NONE; SLOTS],
             index: Index::new(),
             accounts: Accounts::new(),
             total: Usage::NONE,
-            limits: defaults::limits(defaults::UNITS, SLOTS),
+            limits: Limits::NONE,
             dead: Link::NONE,
             fresh: 0,
             clock: 0,
@@ -120,49 +123,6 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
         self.stats.bypass(reasons);
     }
 
-    /// Begins a recording of `units` (more or less: see [`reserve`](Self::reserve)). Entries that were not used for
-    /// longest give way: of the same communicator where its quota is the limit, else of all.
-    ///
-    /// # Errors
-    /// The refusal, which is counted; nothing has given way then.
-    pub fn begin(&mut self, key: &Key, units: u32, release: &mut impl FnMut(P)) -> Result<SlotId, Refusal> {
-        let outcome = self.claim(key, units, release);
-        if let Err(refusal) = outcome {
-            self.stats.refuse(refusal);
-        }
-        outcome
-    }
-
-    /// Changes the units of a recording under way to what it really takes.
-    ///
-    /// # Errors
-    /// `CACHE_STALE` when it is no longer there, `CACHE_STATE` when it is published, the code of a refusal (counted)
-    /// when there is no room: the recording is as it was then and should be abandoned.
-    pub fn reserve(&mut self, id: SlotId, units: u32, release: &mut impl FnMut(P)) -> Result<(), ErrorCode> {
-        let slot = self.entry(id)?;
-        if !slot.is_recording() {
-            return Err(ErrorCode::CACHE_STATE);
-        }
-        let (key, before) = (slot.key, slot.units);
-        let more = Tally { units: units.saturating_sub(before).into(), slots: 0 };
-        let whole = Tally::entry(units);
-        if let Err(refusal) = self.make_room(key.instance, more, whole, release) {
-            self.stats.refuse(refusal);
-            return Err(refusal.code());
-        }
-        let slot = self.entry(id)?;
-        slot.units = units;
-        let account = slot.account;
-        let less = Tally { units: before.saturating_sub(units).into(), slots: 0 };
-        self.account(account, |usage| {
-            for tally in [&mut usage.used, &mut usage.held] {
-                *tally = *tally + more;
-                tally.take(less);
-            }
-        });
-        Ok(())
-    }
-
     /// Marks a recording as checked.
     ///
     /// # Errors
@@ -191,7 +151,7 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
         let (account, tally) = (slot.account, Tally::entry(slot.units));
         self.account(account, |usage| usage.held.take(tally));
         if let Some(account) = self.accounts.get_mut(account) {
-            account.live.push(&mut self.slots, id.index());
+            account.live.push(&mut self.links, id.index());
         }
         self.stats.inserted += 1;
         Ok(())
@@ -255,78 +215,6 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
         live.map(|slot| (slot.key, slot.stamp))
     }
 
-    fn claim(&mut self, key: &Key, units: u32, release: &mut impl FnMut(P)) -> Result<SlotId, Refusal> {
-        match self.state_of(key) {
-            Some(State::Live) => return Err(Refusal::Present),
-            Some(_) => return Err(Refusal::Busy),
-            None => {}
-        }
-        let tally = Tally::entry(units);
-        self.make_room(key.instance, tally, tally, release)?;
-        // There is a slot, and with it an account: there are as many of both.
-        let number = self.accounts.open(key.instance).ok_or(Refusal::Full)?;
-        let at = self.take_slot().ok_or(Refusal::Full)?;
-        self.clock += 1;
-        let slot = self.slots.get_mut(at).ok_or(Refusal::Full)?;
-        *slot = Slot {
-            key: *key,
-            generation: self.clock,
-            units,
-            state: State::Building,
-            account: number,
-            ..Slot::EMPTY
-        };
-        let id = id_of(at, slot);
-        self.index.insert(H::hash(key), at);
-        self.account(number, |usage| {
-            (usage.used, usage.held) = (usage.used + tally, usage.held + tally);
-        });
-        Ok(id)
-    }
-
-    /// Makes room for `more` of a communicator's entry that is `whole` then. Nothing gives way unless that suffices.
-    fn make_room(
-        &mut self,
-        instance: [u64; 2],
-        more: Tally,
-        whole: Tally,
-        release: &mut impl FnMut(P),
-    ) -> Result<(), Refusal> {
-        let capacity = Tally { units: self.limits.units, slots: SLOTS as u64 };
-        let quota = self.limits.quota();
-        if !whole.within(capacity) {
-            return Err(Refusal::TooLarge);
-        }
-        if !whole.within(quota) {
-            return Err(Refusal::OverQuota);
-        }
-        let own = self.accounts.usage(instance);
-        let kept = |usage: &Usage| if self.limits.evict { usage.held } else { usage.used };
-        if !(kept(&own) + more).within(quota) || !(kept(&self.total) + more).within(capacity) {
-            return Err(Refusal::Full);
-        }
-        while !(self.accounts.usage(instance).used + more).within(quota) {
-            let victim = self.accounts.victim_of(instance, &self.slots).ok_or(Refusal::Full)?;
-            self.evict(victim, release);
-        }
-        while !(self.total.used + more).within(capacity) {
-            let victim = self.accounts.victim(&self.slots).ok_or(Refusal::Full)?;
-            self.evict(victim, release);
-        }
-        Ok(())
-    }
-
-    /// A slot that holds nothing: one used before rather than a fresh one.
-    fn take_slot(&mut self) -> Option<usize> {
-        if let Some(at) = self.dead.at() {
-            self.dead = self.slots.get(at)?.older;
-            return Some(at);
-        }
-        let at = self.fresh;
-        self.fresh += usize::from(at < SLOTS);
-        (at < SLOTS).then_some(at)
-    }
-
     #[inline]
     fn find(&self, key: &Key) -> Option<usize> {
         self.index.find(H::hash(key), |at| self.slots.get(at).is_some_and(|slot| slot.key == *key))
@@ -349,8 +237,8 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
             return;
         };
         if !account.live.starts_with(at) {
-            account.live.unlink(&mut self.slots, at);
-            account.live.push(&mut self.slots, at);
+            account.live.unlink(&mut self.links, at);
+            account.live.push(&mut self.links, at);
         }
     }
 

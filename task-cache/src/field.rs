@@ -1,6 +1,7 @@
 //! The fields of a key by name, for messages: which differ, and with what values.
 
 use core::fmt;
+use core::ops::Range;
 
 use wire::launch::{Algorithm, Staging};
 use wire::{DataType, ReduceOp};
@@ -8,21 +9,21 @@ use wire::{DataType, ReduceOp};
 use crate::key::Key;
 use crate::operation::Operation;
 
-/// Declares the fields with their names and where they are in a key.
+/// Declares the fields with their names and where they are in a key: a word, and which of its bits.
 macro_rules! fields {
-    ($($variant:ident $text:literal $field:ident),+ $(,)?) => {
+    ($($variant:ident $text:literal $word:ident $bits:expr),+ $(,)?) => {
         /// A field of a [`Key`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Field { $(#[doc = $text] $variant),+ }
+        pub enum Field { #[doc = "communicator instance"] Instance, $(#[doc = $text] $variant),+ }
 
         impl Field {
             /// Every field, in the order messages have them.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
+            pub const ALL: &[Self] = &[Self::Instance, $(Self::$variant),+];
 
             /// Returns the name users read.
             #[must_use]
             pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
+                match self { Self::Instance => "communicator instance", $(Self::$variant => $text),+ }
             }
         }
 
@@ -30,7 +31,10 @@ macro_rules! fields {
             /// Returns one field's value, to be printed.
             #[must_use]
             pub fn value(&self, field: Field) -> Value {
-                let words = match field { $(Field::$variant => Words::from(self.$field).0),+ };
+                let words = match field {
+                    Field::Instance => self.instance,
+                    $(Field::$variant => [bits(self.$word, $bits), 0]),+
+                };
                 Value { field, words }
             }
         }
@@ -38,34 +42,19 @@ macro_rules! fields {
 }
 
 fields! {
-    Instance "communicator instance" instance, Epoch "epoch" epoch, Op "operation" op, Dtype "data type" dtype,
-    Reduce "reduction" reduce, Algorithm "algorithm" algorithm, Staging "staging" staging, Alias "aliasing" alias,
-    Form "form" form, Count "count or class" count, Rank "rank" rank, Ranks "ranks" ranks, Root "root" root,
-    Chunk "chunk bound" chunk, Piece "piece bound" piece, Scratch "scratch bytes" scratch_len,
-    Topology "topology digest" topology, Context "context" context, Threads "threads" threads,
-    Determinism "determinism" determinism, Abi "ABI version" abi, Features "feature bits" features,
+    Epoch "epoch" place 0..32, Op "operation" kind 0..8, Dtype "data type" kind 8..16,
+    Reduce "reduction" kind 16..24, Algorithm "algorithm" kind 24..32, Staging "staging" kind 32..40,
+    Alias "aliasing" kind 40..48, Form "form" kind 48..56, Count "count or class" count 0..64,
+    Rank "rank" place 32..64, Ranks "ranks" ranks_root 0..32, Root "root" ranks_root 32..64,
+    Chunk "chunk bound" chunk 0..64, Piece "piece bound" piece 0..64, Scratch "scratch bytes" scratch_len 0..64,
+    Topology "topology digest" topology 0..64, Context "context" context 0..64, Threads "threads" build 32..48,
+    Determinism "determinism" kind 56..64, Abi "ABI version" build 48..64, Features "feature bits" build 0..32,
 }
 
-/// The bits of any field.
-struct Words([u64; 2]);
-
-impl From<[u64; 2]> for Words {
-    fn from(words: [u64; 2]) -> Self {
-        Self(words)
-    }
+/// Cuts bits out of a word.
+fn bits(word: u64, range: Range<u32>) -> u64 {
+    word << (64 - range.end) >> (64 - range.end + range.start)
 }
-
-/// Implements the conversion of the narrower fields.
-macro_rules! words {
-    ($($narrow:ty),+) => {
-        $(impl From<$narrow> for Words {
-            fn from(word: $narrow) -> Self {
-                Self([word.into(), 0])
-            }
-        })+
-    };
-}
-words!(u8, u16, u32, u64);
 
 /// What a field of a key holds; prints as users know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,14 +41,13 @@ impl<const SLOTS: usize> Index<SLOTS> {
 
     /// Adds a slot. There is always an empty cell: there are more cells than slots.
     pub(crate) fn insert(&mut self, hash: u64, slot: usize) {
-        let mut at = home(hash);
-        for _ in 0..=Self::MASK {
+        let home = Self::home(hash);
+        for at in home..=home + Self::MASK {
             if self.cell(at).slot().is_none() {
                 // CAST: SLOTS is at most 32,768.
                 let number = u32::try_from(slot + 1).unwrap_or(0);
                 return self.put(at, Cell { hash: short(hash), slot: number });
             }
-            at += 1;
         }
     }
 
@@ -76,16 +75,21 @@ impl<const SLOTS: usize> Index<SLOTS> {
 
     #[inline]
     fn position(&self, hash: u64, matches: impl Fn(usize) -> bool) -> Option<usize> {
-        let mut at = home(hash);
-        for _ in 0..=Self::MASK {
+        let home = Self::home(hash);
+        for at in home..=home + Self::MASK {
             let cell = self.cell(at);
             let slot = cell.slot()?;
             if cell.hash == short(hash) && matches(slot) {
                 return Some(at);
             }
-            at += 1;
         }
         None
+    }
+
+    /// Where the search for a hash begins.
+    #[inline]
+    fn home(hash: u64) -> usize {
+        short(hash) as usize & Self::MASK
     }
 
     #[inline]
@@ -105,10 +109,4 @@ impl<const SLOTS: usize> Index<SLOTS> {
 fn short(hash: u64) -> u32 {
     // CAST: 32 bits are left.
     (hash >> 32) as u32
-}
-
-/// Where the search for a hash begins, before the mask.
-#[inline]
-fn home(hash: u64) -> usize {
-    short(hash) as usize
 }

@@ -31,11 +31,6 @@ pub enum Form {
     Class(u64),
 }
 
-impl Form {
-    /// What a key's `form` says of a recording that has a tag instead of facts.
-    pub(crate) const TAG: u8 = 2;
-}
-
 /// How much of the order of reductions is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -94,35 +89,28 @@ pub struct Facts {
 }
 
 /// A key. Two launches with equal keys are served by the same recording, bar addresses.
+///
+/// Narrow fields are packed into whole words by arithmetic: a word that is stored in pieces and then loaded whole, to
+/// be hashed, stalls the processor.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Key {
-    /// Communicator instance.
     pub(crate) instance: [u64; 2],
     pub(crate) topology: u64,
     pub(crate) context: u64,
-    /// Count, class of counts, or half a digest of a tag: `form` says which.
+    /// Count, class of counts, or half a digest of a tag: the form says which.
     pub(crate) count: u64,
     pub(crate) chunk: u64,
     pub(crate) piece: u64,
     pub(crate) scratch_len: u64,
-    pub(crate) epoch: u32,
-    pub(crate) rank: u32,
-    pub(crate) ranks: u32,
-    /// 0 where the operation has none.
-    pub(crate) root: u32,
-    pub(crate) features: u32,
-    pub(crate) threads: u16,
-    pub(crate) abi: u16,
-    pub(crate) op: u8,
-    pub(crate) dtype: u8,
-    /// 0 where the operation has none.
-    pub(crate) reduce: u8,
-    pub(crate) algorithm: u8,
-    pub(crate) staging: u8,
-    pub(crate) alias: u8,
-    pub(crate) form: u8,
-    pub(crate) determinism: u8,
+    /// Epoch, and rank in the high half.
+    pub(crate) place: u64,
+    /// Ranks, and root in the high half.
+    pub(crate) ranks_root: u64,
+    /// Feature bits, threads and ABI version from bit 0, 32 and 48 on.
+    pub(crate) build: u64,
+    /// From the low byte on: operation, data type, reduction, algorithm, staging, aliasing, form, determinism.
+    pub(crate) kind: u64,
 }
 const _: () = assert!(size_of::<Key>() == 8 * WORDS);
 
@@ -139,6 +127,10 @@ impl Key {
             Form::Exact(count) => (0, count),
             Form::Class(class) => (1, class),
         };
+        let root = if facts.op.is_rooted() { facts.root } else { 0 };
+        let reduce = if facts.op.reduces() { facts.reduce as u8 } else { 0 };
+        let (features, threads, abi) =
+            (u64::from(facts.features), u64::from(facts.threads), u64::from(ABI_MAJOR));
         Self {
             instance: facts.instance,
             topology: facts.topology,
@@ -147,22 +139,27 @@ impl Key {
             chunk: facts.chunk,
             piece: facts.piece,
             scratch_len: facts.scratch_len,
-            epoch: facts.epoch,
-            rank: facts.rank,
-            ranks: facts.ranks,
-            root: if facts.op.is_rooted() { facts.root } else { 0 },
-            features: facts.features,
-            threads: facts.threads,
-            abi: ABI_MAJOR,
-            op: facts.op as u8,
-            dtype: facts.dtype as u8,
-            reduce: if facts.op.reduces() { facts.reduce as u8 } else { 0 },
-            algorithm: facts.algorithm as u8,
-            staging: facts.staging as u8,
-            alias: facts.alias as u8,
-            form,
-            determinism: facts.determinism as u8,
+            place: pair(facts.epoch, facts.rank),
+            ranks_root: pair(facts.ranks, root),
+            build: features | threads << 32 | abi << 48,
+            kind: u64::from_le_bytes([
+                facts.op as u8,
+                facts.dtype as u8,
+                reduce,
+                facts.algorithm as u8,
+                facts.staging as u8,
+                facts.alias as u8,
+                form,
+                facts.determinism as u8,
+            ]),
         }
+    }
+
+    /// Returns the key that stands for a tag: its digest and length.
+    pub(crate) fn of_tag(instance: [u64; 2], epoch: u32, digest: [u64; 2], len: usize) -> Self {
+        let [count, chunk] = digest;
+        let kind = u64::from_le_bytes([0, 0, 0, 0, 0, 0, 2, 0]);
+        Self { instance, place: pair(epoch, 0), count, chunk, piece: len as u64, kind, ..Self::ZERO }
     }
 
     /// Returns the communicator instance.
@@ -174,7 +171,8 @@ impl Key {
     /// Returns the communicator epoch.
     #[must_use]
     pub const fn epoch(&self) -> u32 {
-        self.epoch
+        let [a, b, c, d, ..] = self.place.to_le_bytes();
+        u32::from_le_bytes([a, b, c, d])
     }
 
     /// Returns the key as words.
@@ -193,3 +191,9 @@ impl PartialEq for Key {
 }
 
 impl Eq for Key {}
+
+/// Two halves of a word, the low one first.
+#[inline]
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}

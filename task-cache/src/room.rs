@@ -66,6 +66,9 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Nothing.
+    pub const NONE: Self = Self { units: 0, quota_units: 0, quota_slots: 0, evict: false };
+
     /// What one communicator may hold.
     pub(crate) fn quota(&self) -> Tally {
         Tally { units: self.quota_units, slots: self.quota_slots }

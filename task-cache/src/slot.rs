@@ -68,6 +68,19 @@ impl Link {
     }
 }
 
+/// The neighbours of a slot. Apart from the slots, so that a use touches little memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links {
+    /// Towards the more recently used.
+    pub(crate) newer: Link,
+    /// Towards the less recently used; of dead slots: the next dead one.
+    pub(crate) older: Link,
+}
+
+impl Links {
+    pub(crate) const NONE: Self = Self { newer: Link::NONE, older: Link::NONE };
+}
+
 /// One entry, or the place for one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot<P> {
@@ -81,10 +94,6 @@ pub(crate) struct Slot<P> {
     pub(crate) state: State,
     /// Of its communicator.
     pub(crate) account: u16,
-    /// Towards the more recently used; unused slots: none.
-    pub(crate) newer: Link,
-    /// Towards the less recently used; dead slots: the next dead one.
-    pub(crate) older: Link,
     /// Of live and draining entries.
     pub(crate) payload: Option<P>,
 }
@@ -98,8 +107,6 @@ impl<P> Slot<P> {
         units: 0,
         state: State::Empty,
         account: 0,
-        newer: Link::NONE,
-        older: Link::NONE,
         payload: None,
     };
 
@@ -114,7 +121,7 @@ impl<P> Slot<P> {
     }
 }
 
-/// A list of slots in the order of their use, linked through the slots.
+/// A list of slots in the order of their use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
     newest: Link,
@@ -131,43 +138,45 @@ impl List {
     }
 
     /// Puts a slot that is in no list in front.
-    pub(crate) fn push<P>(&mut self, slots: &mut [Slot<P>], at: usize) {
+    #[inline]
+    pub(crate) fn push(&mut self, links: &mut [Links], at: usize) {
         let link = Link::to(at);
-        match self.newest.at().and_then(|newest| slots.get_mut(newest)) {
+        match self.newest.at().and_then(|newest| links.get_mut(newest)) {
             Some(newest) => newest.newer = link,
             None => self.oldest = link,
         }
-        if let Some(slot) = slots.get_mut(at) {
-            (slot.newer, slot.older) = (Link::NONE, self.newest);
+        if let Some(own) = links.get_mut(at) {
+            *own = Links { newer: Link::NONE, older: self.newest };
         }
         self.newest = link;
     }
 
     /// Takes a slot of this list out.
-    pub(crate) fn unlink<P>(&mut self, slots: &mut [Slot<P>], at: usize) {
-        let Some((newer, older)) = slots.get(at).map(|slot| (slot.newer, slot.older)) else {
+    #[inline]
+    pub(crate) fn unlink(&mut self, links: &mut [Links], at: usize) {
+        let Some(Links { newer, older }) = links.get(at).copied() else {
             return;
         };
-        match newer.at().and_then(|newer| slots.get_mut(newer)) {
-            Some(slot) => slot.older = older,
+        match newer.at().and_then(|newer| links.get_mut(newer)) {
+            Some(newer) => newer.older = older,
             None => self.newest = older,
         }
-        match older.at().and_then(|older| slots.get_mut(older)) {
-            Some(slot) => slot.newer = newer,
+        match older.at().and_then(|older| links.get_mut(older)) {
+            Some(older) => older.newer = newer,
             None => self.oldest = newer,
         }
     }
 
     /// Returns the least recently used slot that may give way, with the time of its last use. Passes over those that
     /// are pinned.
-    pub(crate) fn victim<P>(&self, slots: &[Slot<P>]) -> Option<(u64, usize)> {
+    pub(crate) fn victim<P>(&self, slots: &[Slot<P>], links: &[Links]) -> Option<(u64, usize)> {
         let mut link = self.oldest;
         while let Some(at) = link.at() {
             let slot = slots.get(at)?;
             if slot.is_evictable() {
                 return Some((slot.stamp, at));
             }
-            link = slot.newer;
+            link = links.get(at)?.newer;
         }
         None
     }

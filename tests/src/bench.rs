@@ -93,24 +93,27 @@ impl<'c> Bench<'c> {
     /// # Panics
     /// When a byte is not what the oracle says, or was written that should not have been.
     pub fn run(&mut self, case: &Case) -> Result<Vec<Completed>> {
-        self.run_with(case, |_| {})
+        self.run_with(case, |bench| bench.launch(case))
     }
 
-    /// Runs a case and checks it, with `meddle` between filling the buffers and launching.
+    /// Runs a case and checks it, launched by `launch` once the buffers are filled.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     ///
     /// # Panics
     /// As [`run`](Self::run).
-    pub fn run_with(&mut self, case: &Case, meddle: impl FnOnce(&mut Self)) -> Result<Vec<Completed>> {
+    pub fn run_with(
+        &mut self,
+        case: &Case,
+        launch: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<Vec<Completed>> {
         let inputs = inputs(case, self.comm.size());
         let chunk = self.comm.chunk_elements(&case.operation, case.in_place)?;
         let expected = oracle::expected(&case.operation, chunk, &inputs);
         let before: Vec<[Image; 2]> =
             (0..).zip(&inputs).map(|(rank, input)| self.prepare(case, rank, input)).collect();
-        meddle(self);
-        self.launch(case)?;
+        launch(self)?;
         let completed = self.comm.synchronize()?;
         for ((rank, before), expected) in (0_u32..).zip(&before).zip(&expected) {
             if let Err(what) = self.check(case, rank, before, expected) {

@@ -4,3 +4,4 @@
 pub mod bench;
 pub mod reference;
 pub mod world;
+pub mod written;

@@ -14,3 +14,7 @@ mod image;
 mod rings;
 #[path = "failures/scene.rs"]
 mod scene;
+#[path = "failures/shared.rs"]
+mod shared;
+#[path = "failures/slow.rs"]
+mod slow;

@@ -13,7 +13,7 @@ use crate::command;
 const LAYERS: &[&[&str]] = &[
     &["aicpu-wire"],
     &["aicpu-hal", "aicpu-task-graph"],
-    &["aicpu-templates", "aicpu-ring", "aicpu-platform-aarch64", "aicpu-device-model"],
+    &["aicpu-templates", "task-cache", "aicpu-ring", "aicpu-platform-aarch64", "aicpu-device-model"],
     &["aicpu-kernel"],
     &["aicpu-image-elf", "host-launcher"],
     &["aicpu-tests", "aicpu-benches", "xtask"],
@@ -24,6 +24,7 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("aicpu-kernel", "aicpu-platform-aarch64", "the kernel knows no platform, only the traits of aicpu-hal"),
     ("aicpu-kernel", "aicpu-device-model", "the kernel knows no platform, only the traits of aicpu-hal"),
     ("aicpu-templates", "aicpu-hal", "templates are pure"),
+    ("task-cache", "aicpu-hal", "the cache is pure"),
 ];
 
 /// Checks the workspace.
@@ -87,6 +88,7 @@ mod tests {
         assert!(fault("aicpu-device-model", "aicpu-ring").is_some(), "one layer: the consumer is its own");
         assert!(fault("aicpu-kernel", "aicpu-platform-aarch64").is_some());
         assert!(fault("aicpu-templates", "aicpu-hal").is_some());
+        assert!(fault("task-cache", "aicpu-hal").is_some());
         assert!(fault("aicpu-new", "aicpu-wire").is_some());
     }
 

@@ -10,12 +10,11 @@ use crate::rig::Rig;
 
 use CacheOutcome::{Bypassed, Hit, Miss};
 
+/// What the cache did, and what each queue got.
+type Launched = (CacheOutcome, Vec<(u16, Vec<Descriptor>)>);
+
 /// Launches the case once per count, on one kernel; returns what the cache did and what the rings got, or the code.
-fn launches(
-    case: &Case,
-    counts: &[u64],
-    cache: CacheMode,
-) -> Vec<Result<(CacheOutcome, Vec<(u16, Vec<Descriptor>)>), u16>> {
+fn launches(case: &Case, counts: &[u64], cache: CacheMode) -> Vec<Result<Launched, u16>> {
     let setup = case.setup();
     let mut rig = Rig::with_pages(&[setup], BLOCKS, PAGES);
     let mut launch = |(sequence, &count): (u32, &u64)| {
@@ -70,10 +69,13 @@ fn a_thousand_different_sizes_hit() {
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == Hit).count(), 1000 - 2 * 8);
 }
 
-fn links(algorithm: Algorithm, staging: Staging, turn: usize) -> Protocol {
+fn links(algorithm: Algorithm, staging: Staging, turn: u32) -> Protocol {
     let mesh = matches!(algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
-    let links = if mesh && staging == Staging::Direct { 1 } else { 3 };
-    [Protocol::Hccs, Protocol::Roce, Protocol::Ub][turn % links]
+    match turn % if mesh && staging == Staging::Direct { 1 } else { 3 } {
+        0 => Protocol::Hccs,
+        1 => Protocol::Roce,
+        _ => Protocol::Ub,
+    }
 }
 
 /// The full product of variant, type and 2 to 16 ranks. The second size makes the graph for all, which the third and
@@ -83,7 +85,7 @@ fn sizes_of_a_class_hit_one_graph_from_the_third_on() {
     let (mut shared, mut refused) = (0, 0);
     for (op, algorithm, staging) in variants() {
         for ranks in 2..=16_u32 {
-            for (turn, (dtype, reduce)) in TYPES.into_iter().enumerate() {
+            for (turn, (dtype, reduce)) in (0..).zip(TYPES) {
                 let reduce = if op == OpKind::AllGather { wire::ReduceOp::Sum } else { reduce };
                 let case = Case {
                     op,
@@ -93,7 +95,7 @@ fn sizes_of_a_class_hit_one_graph_from_the_third_on() {
                     reduce,
                     in_place: turn % 2 == 1,
                     protocol: links(algorithm, staging, turn),
-                    rank: (turn as u32 * 7 + 3) % ranks,
+                    rank: (turn * 7 + 3) % ranks,
                     ranks,
                     count: 0,
                     piece: 0,

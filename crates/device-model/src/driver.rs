@@ -4,7 +4,8 @@
 //! the tables in the window are written, never read back. A window has one handle, in one process.
 //!
 //! Releasing is the caller's duty, and so is its order: a queue, a region or a channel is released when no task that
-//! names it can run any more (no [`Machine`](crate::machine::Machine) is running it). Nothing here waits.
+//! names it can run any more (no [`Machine`](crate::machine::Machine) is running it, or the queues of all such tasks
+//! have been [retired](Npu::retire_queue)). Nothing here waits.
 
 mod error;
 mod heap;

@@ -3,7 +3,8 @@
 //! [`Engine::drain`] runs each thread's ring in order until its next entry waits for something, one ring for as long
 //! as it goes on, then the next. A task is executed in full before the next one of its ring is looked at. Every entry
 //! is copied out of shared memory once, parsed, checked against the tables of this NPU and its peers, and only then
-//! carried out; the first refusal is published and stops the NPU.
+//! carried out; the first refusal is published and stops the NPU, with all its queues, until it is reset. Only the
+//! queue that failed is lost then: no other has a task half done.
 //!
 //! An engine is driven by one caller at a time. Peers' engines run concurrently: they meet only in notifies, tables
 //! and payload, all in shared memory. There are no timeouts here: a wait lasts until its notify comes, and whoever
@@ -183,6 +184,7 @@ impl Engine {
         match queue.consumer.refresh(&memory) {
             Ok(news) => device.books.counters.doorbells += u64::from(news),
             Err(code) => {
+                queue.is_broken = true;
                 *state = device.fail(execute::completion_of(&Sqe::default(), queue.place(), code.into()));
                 return;
             }
@@ -203,6 +205,7 @@ impl Engine {
                     break;
                 }
                 Err(cqe) => {
+                    queue.is_broken = true;
                     *state = device.fail(cqe);
                     break;
                 }
@@ -268,13 +271,14 @@ impl Engine {
         }
     }
 
-    /// Makes a stopped NPU execute again, without the queues it had: each is dead until its slot is taken anew.
+    /// Makes a stopped NPU execute again. A queue whose task stopped it is dead until its slot is taken anew; all
+    /// others go on where they are. An NPU that runs is left alone.
     pub fn reset(&mut self) {
-        self.refresh();
-        self.queues.abandon();
-        completion::clear_error(&self.site.window);
-        self.books.flip_token = false;
-        self.state = State::Running;
+        if self.state != State::Running {
+            self.queues.drop_broken_threads();
+            completion::clear_error(&self.site.window);
+            self.state = State::Running;
+        }
     }
 }
 

@@ -89,7 +89,25 @@ impl Machine {
     ///
     /// `done` is called often: a few loads, no system call. Several threads may call this at once; each returns on
     /// its own condition, while the others keep driving.
-    pub fn run_until(&self, mut done: impl FnMut() -> bool, deadline: Option<Instant>) -> Outcome {
+    ///
+    /// The clock is looked at every so many passes and bytes. A visit to an NPU that is under way when the deadline
+    /// passes is finished: at most 8 MiB, or one longer transfer. What is done before the clock is looked at is done.
+    pub fn run_until(&self, done: impl FnMut() -> bool, deadline: Option<Instant>) -> Outcome {
+        self.run(done, deadline, || self.floor.first_failed())
+    }
+
+    /// As [`run_until`](Self::run_until), but goes on when NPUs have stopped at errors: their kernels are polled, and
+    /// the other NPUs execute. Returns whether the condition holds.
+    pub fn run_past_errors(&self, done: impl FnMut() -> bool, deadline: Option<Instant>) -> bool {
+        self.run(done, deadline, || None) == Outcome::Done
+    }
+
+    fn run(
+        &self,
+        mut done: impl FnMut() -> bool,
+        deadline: Option<Instant>,
+        failed: impl Fn() -> Option<u32>,
+    ) -> Outcome {
         let mut shift = self.crew.begin();
         let mut turn = Turn::default();
         let mut idle = Idle::default();
@@ -97,7 +115,7 @@ impl Machine {
             if done() {
                 return Outcome::Done;
             }
-            if let Some(npu) = self.floor.first_failed() {
+            if let Some(npu) = failed() {
                 return Outcome::DeviceError(npu);
             }
             let work = self.floor.pass(&mut turn, shift.budget());
@@ -132,9 +150,14 @@ impl Machine {
         self.unit(npu).engine.inject(fault);
     }
 
-    /// Makes a stopped NPU execute again. The queues it had are dead until their slots are taken anew.
+    /// Makes a stopped NPU execute again. A queue whose task stopped it is dead until its slot is taken anew; all
+    /// others go on where they are. An NPU that runs is left alone.
+    ///
+    /// Waits until no thread is executing tasks of this NPU: of queues that were retired before the call none is
+    /// executed after it.
     pub fn reset(&self, npu: u32) {
-        self.unit(npu).engine.reset();
+        let mut unit = self.unit(npu);
+        unit.engine.reset();
         self.floor.clear_failure(npu);
     }
 

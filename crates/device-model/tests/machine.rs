@@ -13,7 +13,7 @@ use aicpu_device_model::fault::Fault;
 use aicpu_device_model::machine::{Aicpu, Machine, MachineConfig, Outcome};
 use rig::{ALL, Ring, copy, sqe, transfer};
 use wire::npu::Protocol;
-use wire::{Command, ErrorCode, Operand, TransferKind};
+use wire::{Command, ErrorCode, Operand, TransferKind, WorkRequest};
 
 fn fabric(npus: u32, window: u64) -> (Fabric, Vec<Npu>) {
     let fabric = Fabric::create(&FabricConfig::new(npus, window)).unwrap();
@@ -107,19 +107,95 @@ fn an_error_ends_the_run_and_a_reset_npu_works_again() {
     assert_eq!(machine.run_until(|| npus[1].host_notify_count(0) == 1, soon()), Outcome::Done);
 }
 
+/// A refused task, a doorbell beyond the depth, or a task whose work request is refused; then what is left beside it.
 #[test]
-fn a_reset_npu_does_not_run_what_was_left_in_its_queues() {
+fn a_reset_npu_goes_on_without_the_queue_that_failed() {
+    let refused = |npu: &Npu, ring: &mut Ring| {
+        let nowhere = Operand::default();
+        ring.push(npu, sqe(Command::Transfer(copy(nowhere, nowhere, 8))));
+    };
+    let overrun = |npu: &Npu, ring: &mut Ring| ring.ring_word(npu, 5);
+    let request = |npu: &Npu, ring: &mut Ring| {
+        let (channel, pair) = rig::connect(npu, 0, Protocol::Roce, 4);
+        pair.unwrap().write(npu, rig::wqe(WorkRequest::Record { notify: 9000 }));
+        ring.push(npu, sqe(Command::Post { channel, wqe_tail: 1 }));
+    };
+    for fail in [refused as fn(&Npu, &mut Ring), overrun, request] {
+        let (fabric, npus) = fabric(1, rig::WINDOW);
+        let (machine, npu) = (machine(&fabric, 0), &npus[0]);
+        let [mut before, mut failing, mut after] = [4, 4, 4].map(|depth| rig::thread(npu, depth));
+        for ring in [&mut before, &mut after] {
+            ring.push(npu, sqe(Command::Wait { notify: 1 }));
+            ring.push(npu, sqe(Command::RecordHost { notify: 0 }));
+        }
+        assert_eq!(machine.run_until(|| false, Some(Instant::now())), Outcome::Deadline);
+        fail(npu, &mut failing);
+        assert_eq!(machine.run_until(|| false, soon()), Outcome::DeviceError(0));
+        assert!(!machine.run_past_errors(|| npu.host_notify_count(0) == 1, Some(Instant::now())));
+
+        machine.reset(0);
+        assert_eq!((machine.error(0), npu.device_error()), (None, None));
+        for count in [1, 2] {
+            npu.set_notify(1);
+            assert_eq!(machine.run_until(|| npu.host_notify_count(0) == count, soon()), Outcome::Done);
+        }
+        failing.push(npu, sqe(Command::RecordHost { notify: 0 }));
+        let later = Some(Instant::now() + Duration::from_millis(2));
+        assert_eq!(machine.run_until(|| npu.host_notify_count(0) == 3, later), Outcome::Deadline);
+        assert!(machine.pending(0).is_empty());
+    }
+}
+
+#[test]
+fn a_stalled_npu_that_is_reset_goes_on_without_queues_that_were_retired() {
     let (fabric, npus) = fabric(1, rig::WINDOW);
-    let machine = machine(&fabric, 0);
-    let mut ring = rig::thread(&npus[0], 4);
-    ring.push(&npus[0], sqe(Command::Wait { notify: 1 }));
-    ring.push(&npus[0], sqe(Command::RecordHost { notify: 0 }));
-    let past = Some(Instant::now());
-    assert_eq!(machine.run_until(|| false, past), Outcome::Deadline);
+    let (machine, npu) = (machine(&fabric, 0), &npus[0]);
+    machine.inject(0, Fault::Stall);
+    let [mut stays, mut goes] = [4, 4].map(|depth| rig::thread(npu, depth));
+    stays.push(npu, sqe(Command::RecordHost { notify: 0 }));
+    goes.push(npu, sqe(Command::RecordHost { notify: 1 }));
+    npu.retire_queue(goes.queue).unwrap();
     machine.reset(0);
-    npus[0].set_notify(1);
+    assert_eq!(machine.run_until(|| npu.host_notify_count(0) == 1, soon()), Outcome::Done);
     let later = Some(Instant::now() + Duration::from_millis(2));
-    assert_eq!(machine.run_until(|| npus[0].host_notify_count(0) == 1, later), Outcome::Deadline);
+    assert_eq!(machine.run_until(|| npu.host_notify_count(1) == 1, later), Outcome::Deadline);
+    assert_eq!(machine.snapshot(0).executed_total(), 1);
+}
+
+/// Polls count while an NPU has stopped, and the other NPU executes.
+#[test]
+fn a_run_past_errors_serves_kernels_and_the_other_npus() {
+    let (fabric, npus) = fabric(2, rig::WINDOW);
+    let npus = Arc::new(npus);
+    let machine = machine(&fabric, 0);
+    let mut failing = rig::thread(&npus[0], 4);
+    failing.push(&npus[0], sqe(Command::Record { notify: 9000 }));
+    let polls = Arc::new(AtomicU32::new(0));
+    let ring = rig::thread(&npus[1], 2);
+    machine.attach(1, Box::new(Feeder { npu: Arc::clone(&npus), index: 1, ring, left: 10, polls }));
+    assert!(machine.run_past_errors(|| npus[1].host_notify_count(1) == 10, soon()));
+    assert_eq!(machine.error(0).unwrap().code, ErrorCode::SQE_CHANNEL);
+    assert_eq!(machine.run_until(|| false, soon()), Outcome::DeviceError(0));
+}
+
+/// A deadline that has passed is noticed after a mebibyte, however few tasks that is.
+#[test]
+fn a_deadline_is_looked_at_amid_much_payload() {
+    const BYTES: u64 = 512 << 10;
+    for npus in [1, 4] {
+        let (fabric, npus) = fabric(npus, 4 << 20);
+        let machine = machine(&fabric, 0);
+        for npu in &npus {
+            let src = rig::buffer(npu, &vec![3; 512 << 10], ALL);
+            let dst = rig::buffer(npu, &vec![0; 512 << 10], ALL);
+            let mut ring = rig::thread(npu, 64);
+            (0..64).for_each(|_| ring.write(npu, sqe(Command::Transfer(copy(src, dst, BYTES)))));
+            ring.ring(npu);
+        }
+        assert_eq!(machine.run_until(|| false, Some(Instant::now())), Outcome::Deadline);
+        let moved: u64 = (0..).zip(&npus).map(|(index, _)| machine.snapshot(index).local_bytes).sum();
+        assert_eq!(moved, 2 * BYTES, "{} NPUs", npus.len());
+    }
 }
 
 /// Adds one descriptor per poll, as often as told.

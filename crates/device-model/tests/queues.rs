@@ -159,6 +159,38 @@ fn a_queue_taken_anew_starts_over() {
 }
 
 #[test]
+fn a_retired_queue_is_dropped_and_keeps_ring_and_slot() {
+    let [mut a, _] = pair();
+    let free = a.npu.free_bytes();
+    let (mut gone, mut stays) = (a.thread(4), a.thread(4));
+    for ring in [&mut gone, &mut stays] {
+        ring.push(&a.npu, sqe(Command::Wait { notify: 1 }));
+        ring.push(&a.npu, sqe(RECORD_HOST));
+    }
+    assert!(a.drain().blocked);
+    a.npu.retire_queue(gone.queue).unwrap();
+    a.npu.retire_queue(gone.queue).unwrap();
+    assert!(a.npu.set_notify(1));
+    assert_eq!(
+        (a.drain().executed, a.npu.host_notify_count(5)),
+        (2, 1),
+        "the notify went to the other queue"
+    );
+    assert_eq!((gone.head(&a.npu), a.engine.pending()), (0, vec![]));
+
+    let mut entry = [0; 64];
+    a.npu.read(a.npu.ring(gone.queue).unwrap(), &mut entry).unwrap();
+    assert_eq!(entry, sqe(Command::Wait { notify: 1 }).as_bytes(), "the ring can be read");
+    assert_ne!(a.thread(4).queue, gone.queue, "the slot is taken");
+    a.npu.destroy_queue(gone.queue).unwrap();
+    assert!(a.npu.retire_queue(gone.queue).is_err() && a.npu.destroy_queue(gone.queue).is_err());
+    let mut again = a.thread(4);
+    assert_eq!(again.queue, gone.queue, "the lowest free slot");
+    again.push(&a.npu, sqe(RECORD_HOST));
+    assert_eq!((a.drain().executed, a.npu.free_bytes()), (1, free - 3 * 256));
+}
+
+#[test]
 fn queues_made_before_a_slot_was_ever_seen_are_found() {
     let [mut a, _] = pair();
     let (first, mut second) = (a.thread(4), a.thread(4));

@@ -22,28 +22,34 @@ pub struct Sized {
     pub unit: u64,
 }
 
-/// The patterns of an affine graph: those of the exact ones, split by multiples.
+/// The patterns of an affine graph: those of the exact ones, split by multiples. Too large for a stack.
 #[derive(Debug)]
-struct Split {
+pub struct AffinePatterns {
     /// Number of the exact pattern and the affine one.
     list: Vec<(u16, Interned), PATTERNS>,
     recent: usize,
 }
 
 impl<S: DerefMut<Target = [Page]>> Pages<S> {
-    /// Packs the graph that serves every size of the class of two graphs. Both stay as they are.
+    /// Packs the graph that serves every size of the class of two graphs. Both stay as they are; `split` is where its
+    /// patterns are collected.
     ///
     /// # Errors
     /// `PLAN_INTERNAL` when the two are not of one class, `PATTERNS_FULL` when there are more multiples than a graph
     /// has patterns, `PAGES_FULL`; nothing is taken then.
-    pub fn pack_affine(&mut self, one: &Sized, other: &Sized) -> Result<PackedGraph, ErrorCode> {
+    pub fn pack_affine(
+        &mut self,
+        one: &Sized,
+        other: &Sized,
+        split: &mut AffinePatterns,
+    ) -> Result<PackedGraph, ErrorCode> {
         let same = self.patterns(&one.graph).map(|interned| interned.pattern);
         if !one.graph.is_like(&other.graph)
             || !same.eq(self.patterns(&other.graph).map(|interned| interned.pattern))
         {
             return Err(ErrorCode::PLAN_INTERNAL);
         }
-        let mut split = Split::of(self.patterns(&one.graph).next());
+        split.restart(self.patterns(&one.graph).next());
         for index in 0..one.graph.queue_count() {
             let mut places = Places::new(self, one, other, index)?;
             while let Some(part) = places.next(self, one, other)? {
@@ -144,13 +150,25 @@ fn part(entry: Descriptor, against: Descriptor, unit: u64, its_unit: u64) -> Opt
     Some(Part { constant, number: 0, slopes })
 }
 
-impl Split {
+impl Default for AffinePatterns {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AffinePatterns {
+    /// Makes room for the patterns of one graph at a time.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { list: Vec::new(), recent: 0 }
+    }
+
     /// Starts with the pattern that every graph has first.
-    fn of(first: Option<Interned>) -> Self {
-        let mut list = Vec::new();
+    fn restart(&mut self, first: Option<Interned>) {
+        self.list.clear();
         // There is room for one.
-        let _ = first.map(|first| list.push((0, first)));
-        Self { list, recent: 0 }
+        let _ = first.map(|first| self.list.push((0, first)));
+        self.recent = 0;
     }
 
     /// Returns the number of the pattern of a descriptor, a new one where it has none yet.

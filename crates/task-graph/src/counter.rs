@@ -86,10 +86,9 @@ impl TaskSink for Counter {
                 self.counts.read_bytes += src.len;
                 self.transfer(src.len);
             }
-            Task::ThreadRecord { .. }
-            | Task::ChannelRecord { .. }
-            | Task::RecordDone
-            | Task::RecordNext => self.counts.records += 1,
+            Task::ThreadRecord { .. } | Task::ChannelRecord { .. } | Task::RecordDone | Task::RecordNext => {
+                self.counts.records += 1
+            }
             Task::ThreadWait { .. } | Task::ChannelWait { .. } | Task::WaitStart => self.counts.waits += 1,
         }
         Ok(())

@@ -30,7 +30,7 @@ mod region;
 mod sink;
 mod task;
 
-pub use affine::Sized;
+pub use affine::{AffinePatterns, Sized};
 pub use bind::{Bindings, Bound, LaunchBase, Vectors};
 pub use counter::{Counter, Counts};
 pub use encode::Resources;

@@ -59,7 +59,10 @@ impl Plan {
         let class = self.size_class()?;
         let step = if self.shape().op == OpKind::AllReduce { u64::from(self.parts().get()) } else { 1 };
         let counts = [self.shape().count.checked_add(step), self.shape().count.checked_sub(step)];
-        let plans = counts.into_iter().flatten().filter_map(|count| Self::new(&crate::Shape { count, ..*self.shape() }).ok());
+        let plans = counts
+            .into_iter()
+            .flatten()
+            .filter_map(|count| Self::new(&crate::Shape { count, ..*self.shape() }).ok());
         plans.into_iter().find(|plan| plan.size_class() == Some(class))
     }
 

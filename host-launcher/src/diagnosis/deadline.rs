@@ -91,7 +91,8 @@ fn state(comm: &Communicator<'_>, rank: u32, newest: u32) -> State {
     if comm.is_done(rank as usize) {
         return State::Done;
     }
-    let pending = comm.cluster.machine().pending(rank);
+    let mut pending = comm.cluster.machine().pending(rank);
+    pending.retain(|entry| comm.owns(rank, entry.queue));
     let window = comm.cluster.npu(rank).window();
     let is_set = |notify: u32| {
         // ORDER: a value for a message.

@@ -34,7 +34,7 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
 
     /// Takes away everything of a communicator that is of an epoch before `epoch`.
     pub fn clear_epoch_below(&mut self, instance: [u64; 2], epoch: u32, release: &mut impl FnMut(P)) {
-        self.clear_where(|key| key.instance == instance && key.epoch < epoch, release);
+        self.clear_where(|key| key.instance == instance && key.epoch() < epoch, release);
     }
 
     /// Takes away everything.
@@ -70,7 +70,7 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
         self.index.remove(H::hash(&key), at);
         if live {
             if let Some(account) = self.accounts.get_mut(number) {
-                account.live.unlink(&mut self.slots, at);
+                account.live.unlink(&mut self.links, at);
             }
             if !pinned {
                 // Reclaiming takes from both what is used and what is held.
@@ -96,7 +96,10 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
             return;
         };
         let (number, tally, payload) = (slot.account, Tally::entry(slot.units), slot.payload.take());
-        (slot.state, slot.older) = (State::Dead, self.dead);
+        slot.state = State::Dead;
+        if let Some(links) = self.links.get_mut(at) {
+            links.older = self.dead;
+        }
         self.dead = Link::to(at);
         self.account(number, |usage| {
             usage.used.take(tally);

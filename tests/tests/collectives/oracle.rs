@@ -116,5 +116,9 @@ fn a_wrong_result_is_reported() {
     let mut bench = Bench::new(&cluster, Config::default(), 4096).unwrap();
     let operation = operation(OpKind::AllReduce, Algorithm::Ring, 100, DataType::Int32, ReduceOp::Sum);
     let case = Case { operation, in_place: false, shift: 0, seed: 1 };
-    bench.run_with(&case, |bench| bench.flip_input(1, 17)).unwrap();
+    let damaged = |bench: &mut Bench<'_>| {
+        bench.flip_input(1, 17);
+        bench.launch(&case)
+    };
+    bench.run_with(&case, damaged).unwrap();
 }

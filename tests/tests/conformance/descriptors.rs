@@ -1,19 +1,16 @@
 //! The aarch64 image writes the descriptors that the host build writes, byte for byte.
 //!
 //! Both builds get fabrics with the same addresses and the same sequence of calls, so they get the same resources.
-//! Only tokens differ, which are random but for the slot in their low bits: those bits are compared.
 
-use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use aicpu_tests::bench::{Bench, Case};
 use aicpu_tests::world::{self, Place};
+use aicpu_tests::written::{assert_same, without_random_bits};
 use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Completed, Config, Operation};
 use wire::launch::{Algorithm, OpKind, Staging};
-use wire::npu::{MAX_QUEUES, MAX_REGIONS, QUEUES, QueueSlot, TAILS};
-use wire::{DataType, Descriptor, DeviceAddr, Lane, ReduceOp};
-use zerocopy::{FromZeros, IntoBytes};
+use wire::{DataType, Descriptor, Lane, ReduceOp};
 
 /// Every operation by every algorithm and staging that exists, with types for every engine, chunked and not.
 fn cases() -> Vec<Case> {
@@ -41,37 +38,6 @@ fn cases() -> Vec<Case> {
     add(OpKind::ReduceScatter, Algorithm::Ring, Staging::Scratch);
     add(OpKind::ReduceScatter, Algorithm::Nhr, Staging::Scratch);
     cases
-}
-
-/// A descriptor with its tokens reduced to the slots that they name.
-fn without_random_bits(mut entry: Descriptor) -> Descriptor {
-    let slot = MAX_REGIONS - 1;
-    entry.lanes[Lane::Tokens as usize] &= slot << 32 | slot;
-    entry
-}
-
-/// A queue, and what has been written to its ring.
-type Written = (QueueSlot, u64, Vec<Descriptor>);
-
-/// Every queue of an NPU with the entries below its tail.
-fn written(cluster: &Cluster, rank: u32) -> Vec<Written> {
-    let npu = cluster.npu(rank);
-    let mut all = Vec::new();
-    for queue in 0..MAX_QUEUES {
-        let mut slot = QueueSlot::new_zeroed();
-        npu.window().read(QUEUES + queue * size_of::<QueueSlot>() as u64, slot.as_mut_bytes());
-        if slot.depth == 0 {
-            continue;
-        }
-        let tail = npu.window().word(TAILS + 8 * queue).load(Ordering::Acquire);
-        let count = usize::try_from(tail.min(u64::from(slot.depth))).unwrap();
-        let mut entries = vec![Descriptor::new_zeroed(); count];
-        if count > 0 {
-            npu.read(DeviceAddr(slot.ring), entries.as_mut_bytes()).unwrap();
-        }
-        all.push((slot, tail, entries.into_iter().map(without_random_bits).collect()));
-    }
-    all
 }
 
 /// What a kernel answers, but for the times it took.
@@ -103,18 +69,7 @@ fn compare(ranks: u32, place: Place, image: &Aicpu) -> usize {
         let [one, other] = [on_host.run(case).unwrap(), on_guest.run(case).unwrap()];
         assert_eq!(answers(&one), answers(&other), "{case:?} on {ranks} ranks, {place:?}");
         compared += one.iter().map(|done| (done.status.sqes + done.status.wqes) as usize).sum::<usize>();
-        for rank in 0..ranks {
-            let [one, other] = [written(&host, rank), written(&guest, rank)];
-            assert_eq!(one.len(), other.len());
-            for (queue, (one, other)) in one.iter().zip(&other).enumerate() {
-                assert_eq!((one.0, one.1), (other.0, other.1), "{case:?}, rank {rank}, queue {queue}");
-                let differs = one.2.iter().zip(&other.2).position(|(one, other)| one != other);
-                if let Some(at) = differs {
-                    let (one, other) = (one.2[at], other.2[at]);
-                    panic!("{case:?}, rank {rank}, queue {queue}, entry {at}: {one:x?} and {other:x?}");
-                }
-            }
-        }
+        assert_same(&host, &guest, case);
     }
     compared
 }

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 
 use aicpu_tests::bench::Bench;
 use aicpu_tests::world::{self, Place};
+use device_model::driver::QueueId;
 use device_model::fault::Fault;
 use host_launcher::cluster::Cluster;
 use host_launcher::communicator::Config;
@@ -236,13 +237,15 @@ fn a_device_that_stops() {
     }
 }
 
-/// A device that has been reset does not know the queues it had.
+/// A device that has lost its queues.
 #[test]
-fn a_device_that_has_been_reset() {
+fn a_device_that_does_not_know_its_queues() {
     let cluster = cluster(3);
     let mut scene = Scene::new(&cluster);
     warm(scene.bench(), Algorithm::Ring);
-    cluster.machine().reset(1);
+    for (queue, _) in queues(&cluster, 1, QueueKind::Thread) {
+        cluster.npu(1).retire_queue(QueueId(queue)).unwrap();
+    }
     scene.bench().launch(&case(Algorithm::Ring)).unwrap();
     let failure = scene.failure();
     let rank = failure.error().diagnosis().unwrap().rank;

@@ -150,6 +150,21 @@ impl Npu {
         ring.ok_or(DriverError::Handle { what: "queue", number: u64::from(queue.0) })
     }
 
+    /// Takes a queue from the device, which drops it when it next looks at it, whatever is still in it. Ring and slot
+    /// stay taken until the queue is destroyed: a kernel may go on writing there, the host may read. A queue that has
+    /// been retired can be retired again.
+    ///
+    /// A thread that is executing the queue's tasks at this moment may go on with them for a while;
+    /// [`Machine::reset`](crate::machine::Machine::reset) returns after that.
+    ///
+    /// # Errors
+    /// [`DriverError::Handle`] when there is no such queue.
+    pub fn retire_queue(&self, queue: QueueId) -> Result<(), DriverError> {
+        let books = self.books();
+        let unknown = DriverError::Handle { what: "queue", number: u64::from(queue.0) };
+        books.rings.get(&queue).map(|_| self.close(queue)).ok_or(unknown)
+    }
+
     /// Destroys a queue and frees its ring, whatever is still in it.
     ///
     /// # Errors
@@ -161,13 +176,18 @@ impl Npu {
     fn destroy_queue_with(&self, queue: QueueId, books: &mut Books) -> Result<(), DriverError> {
         let unknown = DriverError::Handle { what: "queue", number: u64::from(queue.0) };
         let ring = books.rings.remove(&queue).ok_or(unknown)?;
+        self.close(queue);
+        books.queues.give_back(u32::from(queue.0));
+        books.heap.give_back(ring.0);
+        Ok(())
+    }
+
+    /// Makes the slot of a queue one that holds none.
+    fn close(&self, queue: QueueId) {
         let at = queue_offset(queue.0);
         self.window().half(at + offset_of!(QueueSlot, depth) as u64).store(0, Ordering::Relaxed);
         let at = at + offset_of!(QueueSlot, generation) as u64;
         self.window().half(at).store(self.next_generation(at), Ordering::Release);
-        books.queues.give_back(u32::from(queue.0));
-        books.heap.give_back(ring.0);
-        Ok(())
     }
 
     /// Connects this NPU to another, one way, and creates the queue pair where the protocol has one.

@@ -34,7 +34,7 @@ pub(super) struct Queue {
     is_loaded: bool,
     /// Why the entry at the head could not be executed.
     pub(super) held: Option<Hold>,
-    /// A queue pair in its error state.
+    /// A queue pair in its error state, or a thread whose task stopped the NPU.
     pub(super) is_broken: bool,
 }
 
@@ -161,10 +161,9 @@ impl Queues {
         changed
     }
 
-    /// Forgets all queues until their slots change hands.
-    pub(super) fn abandon(&mut self) {
-        self.threads.clear();
-        self.pairs.clear();
+    /// Forgets the threads whose tasks stopped the NPU, until their slots change hands.
+    pub(super) fn drop_broken_threads(&mut self) {
+        self.threads.retain(|queue| !queue.is_broken);
     }
 
     fn update(&mut self, window: &Window, id: u16, first: u64) {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::thread;
 use std::time::Instant;
 
-use super::visit::Work;
+use super::visit::{MUCH, Work};
 
 /// Passes without progress before the thread offers its core to others.
 const SPINS: u32 = 64;
@@ -13,7 +13,7 @@ const SPINS: u32 = 64;
 const AWAKE: Duration = Duration::from_millis(1);
 /// How long it sleeps at a time; the system adds up to as much again.
 const NAP: Duration = Duration::from_micros(25);
-/// Passes with progress between two looks at the clock.
+/// Passes with progress between two looks at the clock, unless much was moved.
 const LOOK_EVERY: u32 = 64;
 
 /// How long a thread has had nothing to do.
@@ -22,6 +22,8 @@ pub(super) struct Idle {
     passes: u32,
     since: Option<Instant>,
     busy_passes: u32,
+    /// Bytes moved since the last look at the clock.
+    bytes: u64,
 }
 
 impl Idle {
@@ -30,8 +32,13 @@ impl Idle {
     pub(super) fn pause(&mut self, work: &Work, deadline: Option<Instant>) -> bool {
         if work.progress {
             (self.passes, self.since) = (0, None);
-            self.busy_passes = (self.busy_passes + 1) % LOOK_EVERY;
-            return self.busy_passes == 0 && deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            self.busy_passes += 1;
+            self.bytes += work.bytes;
+            if self.busy_passes < LOOK_EVERY && self.bytes < MUCH {
+                return false;
+            }
+            (self.busy_passes, self.bytes) = (0, 0);
+            return deadline.is_some_and(|deadline| Instant::now() >= deadline);
         }
         self.passes = self.passes.saturating_add(1);
         if self.passes < SPINS {

@@ -11,6 +11,9 @@ use crate::fabric::Fabric;
 /// Submission entries per visit: bounds how long a deadline or an error goes unnoticed.
 const DESCRIPTORS_PER_VISIT: u64 = 4096;
 
+/// Bytes after which a pass ends, and a driving thread looks at the clock: about a millisecond of slow reductions.
+pub(super) const MUCH: u64 = 1 << 20;
+
 /// An engine and the kernel that feeds it: whoever runs one runs both.
 pub(super) struct Unit {
     pub(super) engine: Engine,
@@ -88,13 +91,15 @@ impl Floor {
 
     /// Visits the NPUs that got a notify, at most each once on average; all of them when there are none.
     ///
-    /// `bytes` bounds what one visit moves; an NPU that used it up is visited again first.
+    /// `bytes` bounds what one visit moves; an NPU that used it up is visited again first. The pass ends early when it
+    /// has moved [`MUCH`].
     #[inline]
     pub(super) fn pass(&self, turn: &mut Turn, bytes: u64) -> Work {
         let mut work = Work::default();
         let npus = self.fabric.npus();
         let mut visits = 0;
         while visits < npus
+            && work.bytes < MUCH
             && let Some(npu) = self.fabric.signals().take(turn.next % npus)
         {
             visits += 1;
@@ -106,6 +111,9 @@ impl Floor {
         if visits == 0 {
             for step in 0..npus {
                 self.visit((turn.next % npus + step) % npus, bytes, &mut work);
+                if work.bytes >= MUCH {
+                    break;
+                }
             }
             turn.next = turn.next % npus + 1;
         }

@@ -18,7 +18,7 @@ pub(crate) fn env(output: &mut Output) -> Result<()> {
         }
     } else {
         let mut table = Table::new();
-        table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+        table.load_preset(presets::NOTHING);
         table.set_header(["setting", "requested", "effective", "source", "reason"]);
         for row in settings.report() {
             let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());

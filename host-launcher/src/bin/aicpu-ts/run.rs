@@ -151,7 +151,7 @@ fn progress(steps: u64) -> ProgressBar {
 
 fn table(summary: &Summary) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_preset(presets::NOTHING);
     let per = |what: &str| format!("{what}, per operation over all ranks");
     let kinds = &summary.kinds;
     let links = &summary.bytes_per_link;

@@ -1,0 +1,52 @@
+//! Replay: a recorded graph bound to a launch and submitted, and a whole hit of the kernel, beside copying the bytes.
+//!
+//! The key of a hit is measured where it is made: `task-cache/benches/hit.rs`.
+
+use aicpu_benches::floors::RingCopy;
+use aicpu_benches::rank::Rank;
+use aicpu_benches::submission::Submission;
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use device_model::fabric::{Fabric, FabricConfig};
+use wire::launch::Algorithm;
+
+/// Binding and submission alone: two addresses and a task id for each descriptor.
+fn replay(criterion: &mut Criterion) {
+    let fabric = Fabric::create(&FabricConfig::new(1, 8 << 20)).expect("memory");
+    let mut group = criterion.benchmark_group("replay");
+    for count in [50_u32, 500, 5000] {
+        let depth = (count * 2).next_power_of_two();
+        let mut submission = Submission::new(&fabric, count, depth);
+        group.throughput(Throughput::Elements(u64::from(count)));
+        group.bench_function(BenchmarkId::new("run", count), |bencher| {
+            bencher.iter(|| {
+                submission.bind();
+                submission.submit();
+            });
+        });
+        let mut floor = RingCopy::new(count, depth);
+        group.bench_function(BenchmarkId::new("floor", count), |bencher| bencher.iter(|| floor.turn()));
+    }
+    group.finish();
+}
+
+/// From launch arguments in the mailbox to the last doorbell and the answer. A case is named by the number of
+/// descriptors that it is near to.
+fn hit(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("hit");
+    for (name, ranks, sizes) in [(50_u32, 4, (1 << 12, 0)), (500, 8, (1 << 18, 0)), (5000, 8, (1 << 18, 0))] {
+        let mut rank = Rank::new(Algorithm::MeshTwoShot, ranks, sizes);
+        let status = rank.status();
+        let count = status.sqes + status.wqes;
+        eprintln!("{name} {count} {status:?}");
+        group.throughput(Throughput::Elements(u64::from(count)));
+        group.bench_function(BenchmarkId::new("run", name), |bencher| {
+            bencher.iter_custom(|launches| rank.time(launches));
+        });
+        let mut floor = RingCopy::new(count, (count * 2).next_power_of_two());
+        group.bench_function(BenchmarkId::new("floor", name), |bencher| bencher.iter(|| floor.turn()));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, replay, hit);
+criterion_main!(benches);
