@@ -1,0 +1,176 @@
+//! Replays that succeed.
+
+use aicpu_tests::world::{self, Place};
+use host_launcher::buffer::SharedBuffer;
+use host_launcher::cluster::Cluster;
+use host_launcher::communicator::Slot;
+use wire::launch::{Algorithm, CacheOutcome, OpKind, Staging};
+
+use crate::rig::{Rig, Step, chain, config, operation, step};
+
+const MEMORY: u64 = 24 << 20;
+
+/// Three sets of buffers of 1 KiB elements per rank take turns, each slot at its own pace.
+fn rotate(cluster: &Cluster, steps: &[Step], slots: usize, replays: u64, bytes: u64) {
+    let free = cluster.npu(0).free_bytes();
+    let mut rig = Rig::new(cluster, config());
+    let sets: Vec<Vec<SharedBuffer>> =
+        (0..3).map(|_| (0..slots).map(|_| SharedBuffer::new(cluster, bytes).unwrap()).collect()).collect();
+    let program = rig.capture(steps).unwrap();
+    for replay in 0..replays {
+        let set = |slot: usize| (usize::try_from(replay).unwrap() * (slot + 1)) % sets.len();
+        let bound: Vec<_> = (0..slots).map(|slot| &sets[set(slot)][slot]).collect();
+        let completed = rig.replay(replay, &program, steps, &bound);
+        if replay > 0 && steps.iter().all(|step| step.operation.chunk == 0) {
+            let hit = CacheOutcome::Hit as u8;
+            assert!(
+                completed.iter().all(|answer| answer.status.cache == hit),
+                "replay {replay}: {completed:?}"
+            );
+        }
+    }
+    rig.comm.free_program(&program).unwrap();
+    rig.finish(sets.into_iter().flatten());
+    assert_eq!(cluster.npu(0).free_bytes(), free, "everything is given back");
+}
+
+#[test]
+fn three_operations_replayed_with_rotating_buffers() {
+    for (place, ranks, replays) in
+        [(Place::OneServer, 4, 200), (Place::TwoServers, 5, 30), (Place::UnifiedBus, 4, 30)]
+    {
+        let cluster = world::threads(ranks, place, MEMORY);
+        rotate(&cluster, &chain(250), 4, replays, 8 << 10);
+    }
+}
+
+#[test]
+fn one_rank_one_operation_and_no_data() {
+    let cluster = world::threads(1, Place::OneServer, MEMORY);
+    rotate(&cluster, &chain(250)[..1], 2, 3, 8 << 10);
+    let cluster = world::threads(3, Place::OneServer, MEMORY);
+    rotate(&cluster, &chain(0), 4, 3, 8 << 10);
+}
+
+/// Every algorithm, direct and in scratch, many chunks in the middle, the same context twice in turn, in place.
+#[test]
+fn everything_in_one_program() {
+    let cluster = world::threads(4, Place::OneServer, MEMORY);
+    let mut direct = operation(OpKind::AllReduce, Algorithm::MeshTwoShot, 300);
+    direct.staging = Staging::Direct;
+    let mut chunked = operation(OpKind::AllReduce, Algorithm::Ring, 300);
+    chunked.chunk = 16;
+    let reduce = |algorithm| operation(OpKind::AllReduce, algorithm, 300);
+    let shared = |offset, stride| Slot { index: 2, offset, stride };
+    let steps = [
+        step(direct, 0, 1),
+        step(chunked, 1, 2),
+        step(reduce(Algorithm::Ring), 2, 1),
+        step(reduce(Algorithm::Ring), 1, 3),
+        step(reduce(Algorithm::HalvingDoubling), 3, 1),
+        step(reduce(Algorithm::MeshOneShot), 1, 1),
+        Step {
+            operation: operation(OpKind::AllGather, Algorithm::Nhr, 100),
+            input: shared(64, 400),
+            output: shared(64, 0),
+        },
+        Step {
+            operation: operation(OpKind::ReduceScatter, Algorithm::Ring, 100),
+            input: shared(64, 0),
+            output: shared(64, 400),
+        },
+    ];
+    rotate(&cluster, &steps, 4, 12, 4 << 10);
+}
+
+/// Two captured sizes on one communicator in turn: the layout depends on the size, and nothing of the other may stay.
+#[test]
+fn two_sizes_in_turn() {
+    let cluster = world::threads(3, Place::OneServer, MEMORY);
+    let mut rig = Rig::new(&cluster, config());
+    let buffers: [SharedBuffer; 4] = rig.buffers(1 << 10);
+    let slots: Vec<_> = buffers.iter().collect();
+    let sizes = [chain(24), chain(61)];
+    let programs = sizes.map(|steps| rig.capture(&steps).unwrap());
+    for replay in 0..1000 {
+        let which = usize::from(replay % 2 == 1);
+        rig.replay(replay, &programs[which], &sizes[which], &slots);
+    }
+    rig.finish(buffers);
+}
+
+/// As many replays in flight as there can be, on buffers of their own.
+#[test]
+fn replays_in_flight_do_not_take_each_others_signals() {
+    let cluster = world::threads(4, Place::OneServer, MEMORY);
+    let mut rig = Rig::new(&cluster, config());
+    let steps = chain(50);
+    let program = rig.capture(&steps).unwrap();
+    let sets: Vec<[SharedBuffer; 4]> = (0..16).map(|_| rig.buffers(1 << 10)).collect();
+    for round in 0..20 {
+        let slots: Vec<Vec<_>> = sets.iter().map(|set| set.iter().collect()).collect();
+        let mut expected = Vec::new();
+        for (seed, slots) in (16 * round..).zip(&slots) {
+            rig.fill(seed, slots);
+            expected.push(rig.expected(&steps, slots));
+            rig.comm.replay(&program, slots).unwrap();
+        }
+        rig.comm.synchronize().unwrap();
+        for (expected, slots) in expected.iter().zip(&slots) {
+            rig.check(expected, slots, "in flight");
+        }
+    }
+    rig.finish(sets.into_iter().flatten());
+}
+
+/// What stands behind an operation is not in its graph's address but in its last task: alone, first, in the middle and
+/// last it must not be given the graph of another place.
+#[test]
+fn one_operation_in_every_place() {
+    let cluster = world::threads(3, Place::OneServer, MEMORY);
+    let mut rig = Rig::new(&cluster, config());
+    let turn = |input, output| step(operation(OpKind::AllReduce, Algorithm::Ring, 60), input, output);
+    let sequences: [&[Step]; 4] = [
+        &[turn(0, 1)],
+        &[turn(0, 1), turn(1, 2)],
+        &[turn(0, 1), turn(1, 2), turn(2, 0)],
+        &[turn(0, 2), turn(2, 1), turn(1, 0), turn(0, 2)],
+    ];
+    let programs = sequences.map(|steps| rig.capture(steps).unwrap());
+    let buffers: [SharedBuffer; 3] = rig.buffers(1 << 10);
+    for replay in 0..40 {
+        let which = usize::try_from(replay * 7 / 3 % 4).unwrap();
+        let slots: Vec<_> = buffers.iter().take(programs[which].needs().len()).collect();
+        rig.replay(replay, &programs[which], sequences[which], &slots);
+    }
+    rig.finish(buffers);
+}
+
+/// Buffers that are freed, made anew and registered at another place between replays.
+#[test]
+fn buffers_that_move_between_replays() {
+    let cluster = world::threads(4, Place::OneServer, MEMORY);
+    let mut rig = Rig::new(&cluster, config());
+    let mut steps = chain(250);
+    steps[0].operation.algorithm = Algorithm::MeshTwoShot;
+    steps[0].operation.staging = Staging::Direct;
+    let program = rig.capture(&steps).unwrap();
+    let mut places = std::collections::HashSet::new();
+    for replay in 0..20 {
+        // Each time something else stands in the way.
+        let obstacle = SharedBuffer::new(&cluster, 4096 * (1 + replay % 5)).unwrap();
+        let buffers: [SharedBuffer; 4] = rig.buffers(8 << 10);
+        places.insert(buffers[0].addr(0));
+        rig.replay(replay, &program, &steps, &buffers.iter().collect::<Vec<_>>());
+        buffers.into_iter().chain([obstacle]).for_each(|buffer| buffer.free(&cluster).unwrap());
+    }
+    assert!(places.len() > 2, "they did move");
+    rig.finish([]);
+}
+
+#[test]
+fn the_image_replays_programs() {
+    let Some(aicpu) = world::image() else { return };
+    let cluster = Cluster::start(world::topology(4, Place::OneServer), MEMORY, &aicpu).unwrap();
+    rotate(&cluster, &chain(250), 4, 10, 8 << 10);
+}
