@@ -8,6 +8,7 @@ use wire::{DeviceAddr, ErrorCode, LaunchArgs, Sqe};
 
 use crate::cache_bytes::PAGES;
 use crate::rig::{Rig, Setup};
+use crate::rings::drive;
 
 const NOTHING: Tally = Tally { units: 0, slots: 0 };
 
@@ -130,23 +131,47 @@ fn t29b_a_cache_without_entries_lets_the_oldest_go() {
     assert_eq!((after.stats.inserted, after.stats.evicted), (1000, 808));
 }
 
+/// A two-shot all-reduce of `count` int32 over the users' buffers, whose tables are written.
+fn direct(rig: &mut Rig, setup: &Setup, count: u64) -> LaunchArgs {
+    rig.write_peers(setup, |_| 4 * count);
+    let [input, output] = setup.peer_tables();
+    let args = setup.launch(count);
+    LaunchArgs {
+        algorithm: Algorithm::MeshTwoShot as u8,
+        staging: Staging::Direct as u8,
+        input: Buffer { peers: input, ..args.input },
+        output: Buffer { peers: output, ..args.output },
+        ..args
+    }
+}
+
+/// The graph for all sizes is made of two others, for which there is no room beside it: each size is expanded.
+#[test]
+fn a_shape_whose_graphs_do_not_fit_beside_each_other_is_expanded_each_time() {
+    let setup = Setup { threads: 4, ..Setup::new(1, 4) };
+    let run = |cache: CacheMode| {
+        let mut rig = Rig::with_pages(&[setup], 512, PAGES);
+        // The same number of pieces each.
+        let seen = [250_000, 250_004, 250_008, 250_004].map(|count| {
+            let args = direct(&mut rig, &setup, count);
+            let seen = drive(&mut rig, &setup, LaunchArgs { piece: 128, cache: cache as u8, ..args }).0;
+            assert!(rig.status().sqes > 7000);
+            assert_eq!((rig.kernel.cache_use().kept, rig.kernel.cache_use().pages), (NOTHING, 0));
+            seen
+        });
+        (seen, rig.kernel.cache_use().stats)
+    };
+    let ((cached, stats), (fresh, _)) = (run(CacheMode::On), run(CacheMode::Off));
+    assert_eq!(cached, fresh);
+    assert_eq!((stats.hits, stats.misses, stats.inserted), (0, 4, 0));
+}
+
 /// A peer's buffer that is too short is found out before anything is looked up or submitted.
 #[test]
 fn a_refused_launch_leaves_the_entry_that_it_would_have_hit() {
     let setup = Setup { threads: 4, ..Setup::new(1, 4) };
     let mut rig = Rig::with_pages(&[setup], 16, PAGES);
-    rig.write_peers(&setup, |_| 400);
-    let [input, output] = setup.peer_tables();
-    let args = LaunchArgs {
-        algorithm: Algorithm::MeshTwoShot as u8,
-        staging: Staging::Direct as u8,
-        ..setup.launch(100)
-    };
-    let args = LaunchArgs {
-        input: Buffer { peers: input, ..args.input },
-        output: Buffer { peers: output, ..args.output },
-        ..args
-    };
+    let args = direct(&mut rig, &setup, 100);
     hits(&mut rig, &setup, args);
     let expected = run(&mut rig, &setup, args).1;
     rig.write_peers(&setup, |rank| 400 - u64::from(rank == 2));

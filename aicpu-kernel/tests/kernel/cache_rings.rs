@@ -23,18 +23,21 @@ fn replays_go_through_rings_of_four() {
     {
         let run = |cache: CacheMode| {
             let mut rig = Rig::with_pages(&[setup], 256, crate::cache_bytes::PAGES);
-            let launch = |sequence| {
-                let mut args = args(&setup, cache, 640, sequence);
+            let launch = |(sequence, count)| {
+                let mut args = args(&setup, cache, count, sequence);
                 args.algorithm = algorithm as u8;
                 drive(&mut rig, &setup, args)
             };
-            let (seen, turns): (Vec<_>, Vec<_>) = [1, 2, 3].map(launch).into_iter().unzip();
+            // The third is expanded for all sizes of its shape, and the fourth replays that.
+            let launches = [(1, 576), (2, 576), (3, 768), (4, 960)];
+            let (seen, turns): (Vec<_>, Vec<_>) = launches.map(launch).into_iter().unzip();
             assert!(turns.iter().all(|turns| *turns > 3), "{turns:?}");
             (seen, rig.kernel.cache_use())
         };
         let ((replayed, kept), (fresh, nothing)) = (run(CacheMode::On), run(CacheMode::Off));
         assert_eq!(replayed, fresh, "{algorithm}");
-        assert_eq!((kept.stats.hits, kept.stats.misses, kept.kept.slots), (2, 1, 1));
+        assert_eq!((kept.stats.hits, kept.stats.misses, kept.kept.slots), (2, 2, 2));
+        assert_eq!(u64::from(kept.pages), kept.kept.units, "nothing else is taken");
         assert_eq!((nothing.stats.hits, nothing.stats.misses, nothing.pages), (0, 0, 0));
     }
 }
