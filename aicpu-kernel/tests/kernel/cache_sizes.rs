@@ -118,6 +118,36 @@ fn sizes_of_a_class_hit_one_graph_from_the_third_on() {
     assert!(shared > 900 && refused < 250, "{shared} {refused}");
 }
 
+/// Direct work goes piece by piece: sizes with other numbers of pieces have other graphs.
+#[test]
+fn sizes_with_other_numbers_of_pieces_have_other_graphs() {
+    for algorithm in [Algorithm::MeshOneShot, Algorithm::MeshTwoShot] {
+        for (ranks, rank) in [(2, 0), (3, 2), (5, 1)] {
+            let case = Case {
+                op: OpKind::AllReduce,
+                algorithm,
+                staging: Staging::Direct,
+                dtype: wire::DataType::Fp32,
+                reduce: wire::ReduceOp::Sum,
+                in_place: false,
+                protocol: Protocol::Hccs,
+                rank,
+                ranks,
+                count: 0,
+                piece: 128,
+                longest: u64::MAX,
+            };
+            // 50 sizes without a tail, in an order of no help: up to 10 pieces of 32 elements.
+            let units = if algorithm == Algorithm::MeshOneShot { 320 / u64::from(ranks) } else { 320 };
+            let counts: Vec<_> = (0..50).map(|turn| u64::from(ranks) * (1 + turn * 77 % units)).collect();
+            let outcomes = check(&case, &counts).expect("nothing is refused");
+            let hits = outcomes.iter().filter(|outcome| **outcome == Hit).count();
+            // Two graphs for each number of pieces, where it comes twice.
+            assert!((25..40).contains(&hits), "{algorithm}, {ranks} ranks: {hits}");
+        }
+    }
+}
+
 /// What an engine may split is no class: it is split at other places at another size.
 #[test]
 fn sizes_that_an_engine_splits_have_graphs_of_their_own() {
