@@ -1,4 +1,5 @@
-//! Replay: a recorded graph bound to a launch and submitted, and a whole hit of the kernel, beside copying the bytes.
+//! Replay: a recorded graph bound to a launch and submitted, and a whole hit of the kernel, beside copying the
+//! same bytes.
 //!
 //! The key of a hit is measured where it is made: `task-cache/benches/hit.rs`.
 
@@ -7,7 +8,6 @@ use aicpu_benches::rank::Rank;
 use aicpu_benches::submission::Submission;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use device_model::fabric::{Fabric, FabricConfig};
-use wire::launch::Algorithm;
 
 /// Binding and submission alone: two addresses and a task id for each descriptor.
 fn replay(criterion: &mut Criterion) {
@@ -33,11 +33,10 @@ fn replay(criterion: &mut Criterion) {
 /// descriptors that it is near to.
 fn hit(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("hit");
-    for (name, ranks, sizes) in [(50_u32, 4, (1 << 12, 0)), (500, 8, (1 << 18, 0)), (5000, 8, (1 << 18, 0))] {
-        let mut rank = Rank::new(Algorithm::MeshTwoShot, ranks, sizes);
+    for (name, ranks, pieces) in [(50_u32, 4, 3), (500, 8, 30), (5000, 8, 330)] {
+        let mut rank = Rank::new(ranks, pieces);
         let status = rank.status();
         let count = status.sqes + status.wqes;
-        eprintln!("{name} {count} {status:?}");
         group.throughput(Throughput::Elements(u64::from(count)));
         group.bench_function(BenchmarkId::new("run", name), |bencher| {
             bencher.iter_custom(|launches| rank.time(launches));

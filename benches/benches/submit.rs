@@ -1,4 +1,4 @@
-//! Submission: a bound graph into a warm ring that this core owns, doorbells included, beside copying the bytes.
+//! Submission: a bound graph into a warm ring that it owns, doorbells included, beside copying its bytes.
 
 use aicpu_benches::floors::RingCopy;
 use aicpu_benches::submission::Submission;

@@ -1,4 +1,4 @@
-//! What the benches share: a context without a device, a rank whose device is played, and the physical floors.
+//! What the benches share: a context without a device, a rank with a played one, and the physical floors.
 
 pub mod floors;
 pub mod rank;
@@ -32,12 +32,15 @@ impl Tables {
     #[must_use]
     pub fn new(algorithm: Algorithm, ranks: u32) -> Self {
         let needs = Needs::of(algorithm, ranks);
+        // Behind what the main thread synchronizes with lies its start notify.
+        let main_notifies = u32::from(needs.main_notifies) + 1;
+        let sub_notifies = u32::from(needs.sub_notifies);
         let thread = |queue: u16| ThreadEntry {
             ring: RINGS + u64::from(queue) * u64::from(DEFAULT_DEPTH) * DESCRIPTOR_BYTES as u64,
             depth: DEFAULT_DEPTH,
             queue,
-            notify_base: u32::from(queue) * 256,
-            notify_count: u32::from(needs.main_notifies.max(needs.sub_notifies)) + 1,
+            notify_base: if queue == 0 { 0 } else { main_notifies + sub_notifies * (u32::from(queue) - 1) },
+            notify_count: if queue == 0 { main_notifies } else { sub_notifies },
             ..ThreadEntry::default()
         };
         let region = |rank: u32| RegionEntry {
@@ -51,8 +54,8 @@ impl Tables {
         let channel = |peer: u32| ChannelEntry {
             peer,
             index: u16::try_from(peer).expect("few ranks"),
-            local_notify: 60_000 + 3 * peer,
-            remote_notify: 60_000 + 3 * peer,
+            local_notify: 4096 + 3 * peer,
+            remote_notify: 4096 + 3 * peer,
             reduce_types: sdma::REDUCE_TYPES,
             reduce_ops: sdma::REDUCE_OPS,
             max_len: sdma::MAX_LEN,

@@ -3,7 +3,6 @@
 use core::sync::atomic::Ordering;
 
 use device_model::fabric::Fabric;
-use device_model::memory::Window;
 use device_model::platform::ModelPlatform;
 use hal::Rebase;
 use ring::SubmissionRing;
@@ -53,7 +52,7 @@ fn record(count: u32) -> Graph {
 #[derive(Debug)]
 pub struct Submission {
     platform: ModelPlatform,
-    window: Window,
+    fabric: Fabric,
     ring: SubmissionRing,
     pages: Pages<Box<[Page]>>,
     graph: PackedGraph,
@@ -68,13 +67,13 @@ impl Submission {
     /// When graph or pages are too small.
     #[must_use]
     pub fn new(fabric: &Fabric, count: u32, depth: u32) -> Self {
-        let window = fabric.window(0).clone();
+        let base = fabric.window(0).base();
         let mut pages = pages();
         let graph = pages.pack(&record(count)).expect("fits");
         let mut submission = Self {
             platform: ModelPlatform::new(fabric, 0),
-            ring: SubmissionRing::new(0, DeviceAddr(window.base().0 + npu::HEAP), depth),
-            window,
+            ring: SubmissionRing::new(0, DeviceAddr(base.0 + npu::HEAP), depth),
+            fabric: fabric.clone(),
             pages,
             graph,
             vectors: Vectors::new(),
@@ -120,14 +119,14 @@ impl Submission {
             assert!(written.expect("in the window") > 0, "the ring holds it");
         }
         self.ring.announce(&mut self.platform).expect("in the window");
-        consume(&self.window, 0);
+        consume(&self.fabric, 0);
     }
 }
 
 /// Plays a device that has consumed everything announced on a queue.
 #[inline]
-pub(crate) fn consume(window: &Window, queue: u16) {
-    let word = |table: u64| window.half(table + 8 * u64::from(queue));
+pub(crate) fn consume(fabric: &Fabric, queue: u16) {
+    let word = |table: u64| fabric.window(0).half(table + 8 * u64::from(queue));
     let tail = word(npu::DOORBELLS).load(Ordering::Acquire);
     word(npu::HEADS).store(tail, Ordering::Release);
 }

@@ -1,6 +1,7 @@
 //! Runs benchmarks by name: criterion's, and the instructions of the aarch64 image.
 //!
-//! Every criterion group has two halves: `run`, and `floor`, the physical limit measured in the same run.
+//! Every criterion group has two halves: `run`, and `floor`, the physical limit measured in the same run. Each
+//! half has a directory for each case, or is the only case itself.
 
 use std::fs;
 use std::io;
@@ -13,14 +14,17 @@ use serde_json::{Value, json};
 
 use crate::{command, image, workspace};
 
-const PACKAGE: &str = "aicpu-benches";
+/// Where the criterion benchmarks are.
+const PACKAGES: [&str; 2] = ["aicpu-benches", "task-cache"];
+/// Bench targets of a name that is not just one of them: before a replay comes the lookup.
+const TARGETS: [(&str, &[&str]); 1] = [("replay", &["replay", "hit"])];
 /// The one benchmark that counts instead of measuring.
 const INSTRUCTIONS: &str = "instructions";
 
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Benchmarks to run: `instructions`, or a criterion group (expansion, submit, allreduce); all when none is named
+    /// Benchmarks to run: `instructions`, expansion, submit, replay, allreduce; all when none is named
     names: Vec<String>,
     /// Print one JSON object a line: name, `median_ns`, `floor_ns`, ratio, runs; of instructions their number
     #[arg(long)]
@@ -38,9 +42,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         instructions(options.json)?;
     }
     if all {
-        measure("", options.json)?;
+        measure(&["*"], options.json)?;
     }
-    names.into_iter().try_for_each(|name| measure(name, options.json))
+    names.into_iter().try_for_each(|name| {
+        let own = [name.as_str()];
+        let listed = TARGETS.iter().find(|(listed, _)| listed == name);
+        measure(listed.map_or(&own, |(_, targets)| targets), options.json)
+    })
 }
 
 fn instructions(json: bool) -> Result<()> {
@@ -53,13 +61,12 @@ fn instructions(json: bool) -> Result<()> {
     command::run(&mut count)
 }
 
-fn measure(name: &str, json: bool) -> Result<()> {
+/// Runs bench targets, given by cargo's patterns.
+fn measure(targets: &[&str], json: bool) -> Result<()> {
     let home = workspace::target().join("criterion");
     let mut bench = command::cargo("bench");
-    bench.args(["--package", PACKAGE, "--"]).env("CRITERION_HOME", &home);
-    if !name.is_empty() {
-        bench.arg(name);
-    }
+    bench.args(PACKAGES.iter().flat_map(|package| ["--package", package])).env("CRITERION_HOME", &home);
+    bench.args(targets.iter().flat_map(|target| ["--bench", target]));
     if !json {
         return command::run(&mut bench);
     }
@@ -71,15 +78,20 @@ fn measure(name: &str, json: bool) -> Result<()> {
 /// Prints a line for each benchmark whose both halves have been measured since `start`.
 fn report(home: &Path, start: SystemTime) -> Result<()> {
     for group in directories(home)? {
-        for case in directories(&group.join("run")).unwrap_or_default() {
-            let (Some(group_name), Some(case_name)) = (group.file_name(), case.file_name()) else { continue };
+        let run = group.join("run");
+        let alone = run.join("new").is_dir();
+        let cases = if alone { vec![run] } else { directories(&run).unwrap_or_default() };
+        for case in cases {
             let written = fs::metadata(case.join("new/estimates.json")).and_then(|file| file.modified());
             if written.is_ok_and(|written| written >= start) {
+                let name = case.strip_prefix(group.join("run")).context("a case lies in its group")?;
                 let (median, runs) = measured(&case)?;
-                let (floor, _) = measured(&group.join("floor").join(case_name))?;
-                let name = format!("{}/{}", group_name.display(), case_name.display());
+                let (floor, _) = measured(&group.join("floor").join(name))?;
+                let group_name = group.file_name().context("a directory has a name")?;
+                let name = Path::new(group_name).join(name);
                 let line = json!({
-                    "name": name, "median_ns": median, "floor_ns": floor, "ratio": median / floor, "runs": runs,
+                    "name": name.iter().collect::<PathBuf>(), "median_ns": median, "floor_ns": floor,
+                    "ratio": median / floor, "runs": runs,
                 });
                 println!("{line}");
             }
