@@ -115,7 +115,13 @@ fn carry_out(
     let cluster = Cluster::start(topology, memory, &aicpu)?;
     let comm = Communicator::create(&cluster, config)?;
     let chunk = comm.chunk_elements(&operation, args.in_place)?;
-    let setup = Setup { chunk, seed: args.seed, in_place: args.in_place, buffers: args.rotate_buffers };
+    let setup = Setup {
+        chunk,
+        seed: args.seed,
+        in_place: args.in_place,
+        buffers: args.rotate_buffers,
+        capture: args.capture.unwrap_or(0),
+    };
     let mut run = Run::prepare(&cluster, comm, operation, &setup)?;
     let bar = progress(args.steps);
     let mut logs: Vec<LogStream<'_>> =
