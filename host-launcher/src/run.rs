@@ -45,21 +45,21 @@ pub struct Summary {
     pub steps: u32,
     /// Chunks.
     pub chunks: u16,
-    /// Interactions of the host with each device per operation.
+    /// Interactions of the host with each device per launch.
     pub host_ops: u64,
     /// Kernel launches per step and rank.
     pub launches: u64,
     /// How often each launch carried the operation out, as a captured program; 0 without one.
     pub captured: u32,
-    /// Doorbells per operation, all ranks.
+    /// Doorbells per launch, all ranks.
     pub doorbells: u64,
-    /// Descriptors per operation, all ranks: submission and work-queue entries.
+    /// Descriptors per launch, all ranks: submission and work-queue entries.
     pub descriptors: u64,
     /// Submission entries by kind, all ranks.
     pub kinds: Kinds,
     /// Work-queue entries, all ranks.
     pub wqes: u64,
-    /// Bytes moved per operation, all ranks.
+    /// Bytes moved per launch, all ranks.
     pub bytes_per_link: Links,
     /// Channels connected, all ranks.
     pub channels: u64,
