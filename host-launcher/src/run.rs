@@ -9,7 +9,7 @@ use wire::{DataType, ErrorCode, ReduceOp};
 
 use crate::buffer::{SharedBuffer, driver};
 use crate::cluster::Cluster;
-use crate::communicator::{Communicator, Completed, HOST_OPS, Operation, Place};
+use crate::communicator::{Communicator, Completed, HOST_OPS, Operation, Place, Program, Slot};
 use crate::error::{Error, Result};
 use crate::{oracle, payload};
 
@@ -45,19 +45,21 @@ pub struct Summary {
     pub steps: u32,
     /// Chunks.
     pub chunks: u16,
-    /// Interactions of the host with each device per operation.
+    /// Interactions of the host with each device per launch.
     pub host_ops: u64,
-    /// Kernel launches per operation and rank.
+    /// Kernel launches per step and rank.
     pub launches: u64,
-    /// Doorbells per operation, all ranks.
+    /// How often each launch carried the operation out, as a captured program; 0 without one.
+    pub captured: u32,
+    /// Doorbells per launch, all ranks.
     pub doorbells: u64,
-    /// Descriptors per operation, all ranks: submission and work-queue entries.
+    /// Descriptors per launch, all ranks: submission and work-queue entries.
     pub descriptors: u64,
     /// Submission entries by kind, all ranks.
     pub kinds: Kinds,
     /// Work-queue entries, all ranks.
     pub wqes: u64,
-    /// Bytes moved per operation, all ranks.
+    /// Bytes moved per launch, all ranks.
     pub bytes_per_link: Links,
     /// Channels connected, all ranks.
     pub channels: u64,
@@ -116,6 +118,8 @@ pub struct Run<'c> {
     /// The pair of the step at hand.
     turn: usize,
     in_place: bool,
+    /// The operation several times, with its number of times.
+    program: Option<(Program, u32)>,
     expected: Vec<Vec<u8>>,
     inputs: Vec<Vec<u8>>,
     comm: Communicator<'c>,
@@ -133,6 +137,9 @@ pub struct Setup {
     pub in_place: bool,
     /// Pairs of buffers that take turns, at least 1.
     pub buffers: u32,
+    /// How often a captured program has the operation; 0 to launch it by itself. In place it would work on its own
+    /// result.
+    pub capture: u32,
 }
 
 /// What a run with `buffers` pairs of buffers needs of device memory per rank: buffers, scratch of at most
@@ -147,6 +154,15 @@ pub fn memory_for(operation: &Operation, ranks: u32, scratch_bytes: u64, buffers
     pair.checked_mul(u64::from(buffers))?.checked_add(2 * scratch_bytes)?.checked_add(rings + (4 << 20))
 }
 
+/// Captures an operation several times over, from the first of two buffers to the second.
+fn capture(comm: &mut Communicator<'_>, operation: &Operation, times: u32) -> Result<Program> {
+    let mut capture = comm.capture()?;
+    for _ in 0..times {
+        capture.add(operation, Slot::whole(0), Slot::whole(1))?;
+    }
+    capture.end()
+}
+
 impl<'c> Run<'c> {
     /// Allocates buffers on all ranks and computes what the outputs must be.
     ///
@@ -154,7 +170,7 @@ impl<'c> Run<'c> {
     /// Those of allocation and of the communicator.
     pub fn prepare(
         cluster: &'c Cluster,
-        comm: Communicator<'c>,
+        mut comm: Communicator<'c>,
         operation: Operation,
         setup: &Setup,
     ) -> Result<Self> {
@@ -172,7 +188,11 @@ impl<'c> Run<'c> {
         };
         let buffers = (0..setup.buffers.max(1)).map(pair).collect::<Result<_>>()?;
         let in_place = setup.in_place;
-        Ok(Self { operation, buffers, turn: 0, in_place, expected, inputs, comm, cluster })
+        let program = match setup.capture {
+            0 => None,
+            times => Some((capture(&mut comm, &operation, times)?, times)),
+        };
+        Ok(Self { operation, buffers, turn: 0, in_place, program, expected, inputs, comm, cluster })
     }
 
     /// Runs the operation once: fills inputs, poisons outputs, launches, waits, checks every byte of every rank.
@@ -183,11 +203,22 @@ impl<'c> Run<'c> {
     pub fn step(&mut self) -> Result<(f64, Vec<Completed>)> {
         self.turn = (self.turn + 1) % self.buffers.len();
         self.fill()?;
-        let operation = self.operation;
         let start = Instant::now();
+        self.launch()?;
+        let completed = self.comm.synchronize()?;
+        let micros = start.elapsed().as_secs_f64() * 1e6;
+        self.check()?;
+        Ok((micros, completed))
+    }
+
+    fn launch(&mut self) -> Result<()> {
+        let (first, second) = &self.buffers[self.turn];
+        if let Some((program, _)) = &self.program {
+            return self.comm.replay(program, &[first, second]);
+        }
+        let operation = self.operation;
         for rank in 0..self.comm.size() {
             let (input, output) = self.places(rank);
-            let (first, second) = &self.buffers[self.turn];
             self.comm.launch(
                 rank,
                 &operation,
@@ -195,10 +226,7 @@ impl<'c> Run<'c> {
                 Place { buffer: if self.in_place { first } else { second }, offset: output },
             )?;
         }
-        let completed = self.comm.synchronize()?;
-        let micros = start.elapsed().as_secs_f64() * 1e6;
-        self.check()?;
-        Ok((micros, completed))
+        Ok(())
     }
 
     /// Returns the communicator.
@@ -312,6 +340,7 @@ impl<'c> Run<'c> {
             chunks: last.iter().map(|done| done.status.chunks).max().unwrap_or(0),
             host_ops: HOST_OPS,
             launches: 1,
+            captured: self.program.as_ref().map_or(0, |(_, times)| *times),
             doorbells: total(|done| u64::from(done.status.doorbells)),
             descriptors: total(|done| u64::from(done.status.sqes)) + wqes,
             kinds: Kinds {

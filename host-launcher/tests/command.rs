@@ -242,6 +242,24 @@ fn json_results_have_the_documented_fields() {
     assert_eq!((&links["hccs"], &links["roce"], &links["ub"]), (&12288.into(), &12288.into(), &0.into()));
 }
 
+/// Two ranks, ten steps of three operations: one launch a step and rank, and only the first of them expands.
+#[test]
+fn a_captured_run_replays_one_program() {
+    let line = "run all-gather --ranks 2 --bytes 4K --steps 10 --rotate-buffers 3 --capture 3 --json";
+    let (status, stdout, stderr) = run(line);
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let result = object(&stdout);
+    let number = |name: &str| result[name].as_u64().unwrap();
+    assert_eq!((number("captured"), number("launches"), number("host_ops")), (3, 1, 3));
+    assert_eq!((number("cache_hits"), number("cache_misses"), number("chunks")), (18, 2, 3));
+    assert_eq!(result["verified"], true);
+    let plain = object(&run("run all-gather --ranks 2 --bytes 4K --json").1);
+    assert_eq!(plain["captured"], 0);
+    assert_eq!(number("descriptors"), 3 * plain["descriptors"].as_u64().unwrap());
+    assert_usage(&words("run all-reduce --ranks 2 --capture 2 --in-place"), "cannot be used with");
+    assert_usage(&words("run all-reduce --ranks 2 --capture 129"), "1..=128");
+}
+
 #[test]
 fn results_for_people_go_to_standard_output_alone() {
     let (status, stdout, stderr) = run("run all-gather --ranks 3 --bytes 64 --dtype int128 --steps 3");

@@ -168,9 +168,13 @@ fn machines_of_their_own_carry_out_an_operation_longer_than_their_rings() {
     let cluster = Cluster::start(topology, 64 << 20, &aicpu).unwrap();
     assert_eq!(cluster.guests().len(), 4);
     let comm = Communicator::create(&cluster, Config::default()).unwrap();
-    let mut run =
-        Run::prepare(&cluster, comm, operation, &Setup { chunk: 100, seed: 1, in_place: false, buffers: 1 })
-            .unwrap();
+    let mut run = Run::prepare(
+        &cluster,
+        comm,
+        operation,
+        &Setup { chunk: 100, seed: 1, in_place: false, buffers: 1, capture: 0 },
+    )
+    .unwrap();
     for _ in 0..2 {
         let (_, answers) = run.step().unwrap();
         for answer in &answers {

@@ -109,8 +109,8 @@ impl Capture<'_, '_> {
         let shared = input.index == output.index;
         let in_place = shared && (input == output || input.stride != output.stride);
         self.comm.chunk_elements(operation, in_place)?;
-        let moved = |slot: Slot| slot.offset > 0 || slot.stride > 0;
-        check_reach(operation, moved(input), moved(output))?;
+        // Ranks behind the first lie `stride` and more behind the start.
+        check_reach(operation, input.offset.max(input.stride), output.offset.max(output.stride))?;
         self.operations.push((*operation, input, output));
         Ok(self)
     }

@@ -176,7 +176,7 @@ impl Communicator<'_> {
                 return Err(Error::new(ErrorCode::LAUNCH_BUFFER, message));
             }
         }
-        check_reach(operation, input.offset > 0, output.offset > 0)?;
+        check_reach(operation, input.offset, output.offset)?;
         let own = self.resources_of(rank, operation)?;
         let state = &self.ranks[rank as usize];
         let sequence = state.launched.wrapping_add(1);
@@ -227,14 +227,14 @@ impl Communicator<'_> {
     }
 }
 
-/// Checks that peers find what they touch directly: their tables name the start of a buffer. `input` and `output` say
-/// whether these lie elsewhere.
-pub(super) fn check_reach(operation: &Operation, input: bool, output: bool) -> Result<()> {
+/// Checks that peers find what they touch directly: their tables name the start of a buffer. `input` and `output` are
+/// the offsets in their buffers.
+pub(super) fn check_reach(operation: &Operation, input: u64, output: u64) -> Result<()> {
     let direct = operation.staging == Staging::Direct;
     let mesh = matches!(operation.algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
-    for (name, moved, touched) in [("input", input, direct && mesh), ("output", output, direct)] {
-        if touched && moved {
-            let message = format!("{name}: peers touch it, and it does not lie at the start of its buffer");
+    for (name, offset, touched) in [("input", input, direct && mesh), ("output", output, direct)] {
+        if touched && offset > 0 {
+            let message = format!("{name}: peers touch it, and it lies at offset {offset} of its buffer");
             let remedy = "work in scratch, or make a buffer of its own for it";
             return Err(Error::new(ErrorCode::LAUNCH_BUFFER, message).remedy(remedy));
         }

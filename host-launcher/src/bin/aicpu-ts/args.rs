@@ -101,6 +101,14 @@ pub(crate) struct RunArgs {
     /// Use the same memory for input and output
     #[arg(long)]
     pub(crate) in_place: bool,
+    /// Capture the operation N times over as one program, which each step replays by one launch
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "in_place",
+        value_parser = clap::value_parser!(u32).range(1..=128)
+    )]
+    pub(crate) capture: Option<u32>,
     /// Seed of the payload, decimal or 0x-hexadecimal
     #[arg(long, value_name = "SEED", default_value = "1", value_parser = parse_seed)]
     pub(crate) seed: u64,

@@ -115,7 +115,13 @@ fn carry_out(
     let cluster = Cluster::start(topology, memory, &aicpu)?;
     let comm = Communicator::create(&cluster, config)?;
     let chunk = comm.chunk_elements(&operation, args.in_place)?;
-    let setup = Setup { chunk, seed: args.seed, in_place: args.in_place, buffers: args.rotate_buffers };
+    let setup = Setup {
+        chunk,
+        seed: args.seed,
+        in_place: args.in_place,
+        buffers: args.rotate_buffers,
+        capture: args.capture.unwrap_or(0),
+    };
     let mut run = Run::prepare(&cluster, comm, operation, &setup)?;
     let bar = progress(args.steps);
     let mut logs: Vec<LogStream<'_>> =
@@ -152,7 +158,11 @@ fn progress(steps: u64) -> ProgressBar {
 fn table(summary: &Summary) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    let per = |what: &str| format!("{what}, per operation over all ranks");
+    let unit = match summary.captured {
+        0 => "operation".to_owned(),
+        times => format!("replay of {times} operations"),
+    };
+    let per = |what: &str| format!("{what}, per {unit} over all ranks");
     let kinds = &summary.kinds;
     let links = &summary.bytes_per_link;
     let operation = format!(
@@ -170,7 +180,7 @@ fn table(summary: &Summary) -> Table {
         ("algorithm", format!("{} ({}): {}", summary.algorithm, summary.staging, summary.why)),
         ("AI CPU", summary.aicpu.to_owned()),
         ("steps", format!("{} in {} chunk(s)", summary.steps, summary.chunks)),
-        ("host ops", format!("{} per operation and rank: record, launch, wait", summary.host_ops)),
+        ("host ops", format!("{} per {unit} and rank: record, launch, wait", summary.host_ops)),
         (
             "descriptors",
             per(&format!(
