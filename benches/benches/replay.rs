@@ -1,5 +1,5 @@
-//! Replay: a recorded graph bound to a launch and submitted, and a whole hit of the kernel, beside copying the
-//! same bytes.
+//! Replay: a recorded graph bound to a launch and submitted, and a whole hit of the kernel, beside copying
+//! the same bytes.
 //!
 //! The key of a hit is measured where it is made: `task-cache/benches/hit.rs`.
 

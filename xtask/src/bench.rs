@@ -1,7 +1,7 @@
 //! Runs benchmarks by name: criterion's, and the instructions of the aarch64 image.
 //!
-//! Every criterion group has two halves: `run`, and `floor`, the physical limit measured in the same run. Each
-//! half has a directory for each case, or is the only case itself.
+//! Every criterion group has two halves: `run`, and `floor`, the physical limit measured in the same run.
+//! Each half has a directory for each case, or is the only case itself.
 
 use std::fs;
 use std::io;
