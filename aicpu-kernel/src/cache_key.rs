@@ -73,7 +73,9 @@ pub(crate) fn of(
 /// Mixes a class with what else tells launches apart.
 fn mixed(launch: &Launch, features: u32, class: u64) -> u64 {
     let kinds = [launch.op as u8, launch.dtype as u8, launch.reduce as u8, launch.algorithm as u8];
-    let around = u64::from(features) << 32 | u64::from(u32::from_le_bytes(kinds));
+    let around = u64::from(features) << 33
+        | u64::from(launch.staging as u8) << 32
+        | u64::from(u32::from_le_bytes(kinds));
     let words = [launch.instance[0], launch.instance[1], around, class];
     words.into_iter().fold(u64::from(launch.epoch), |mixed, word| {
         // The multiplier is 2^64 divided by the golden ratio, the usual one of multiplicative hashing; the upper bits
