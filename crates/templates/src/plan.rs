@@ -224,7 +224,7 @@ pub fn scratch_bytes(shape: &Shape) -> u64 {
         Algorithm::MeshTwoShot => whole / u64::from(shape.ranks) + u64::from(shape.ranks),
         _ => whole,
     };
-    let bytes = area.saturating_mul(shape.dtype.size_bytes()).saturating_add(CHUNK_ALIGN);
+    let bytes = area.saturating_mul(shape.dtype.size_bytes()).max(1).saturating_add(CHUNK_ALIGN - 1);
     (bytes / CHUNK_ALIGN * CHUNK_ALIGN).saturating_mul(scratch_areas(shape))
 }
 
