@@ -4,7 +4,7 @@ use wire::{Base, DeviceAddr, ErrorCode, Lane};
 
 use crate::RegionId;
 use crate::graph::QueueIndex;
-use crate::pattern::{Interned, PATTERNS, Pattern};
+use crate::pattern::{Interned, PATTERNS, Pattern, Slopes};
 
 /// Where a region lies for one launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,42 +78,35 @@ pub(crate) fn vector_of(
     unit: u64,
     wqe_tail: &impl Fn(QueueIndex) -> u32,
 ) -> Result<[u64; 8], (ErrorCode, RegionId)> {
-    let mut lanes = [0; 8];
-    let mut set = |lane: Lane, value: u64| {
-        if let Some(slot) = lanes.get_mut(lane as usize) {
-            *slot = value;
-        }
+    let timeout = u64::from(base.timeout_ms);
+    let (first, second, signal, launch) = match interned.pattern {
+        Pattern::Sqe { src, dst } => (src, dst, 0, timeout),
+        Pattern::Wqe { local, remote } => (local, remote, 0, 0),
+        Pattern::Post { queue } => (None, None, 0, timeout | u64::from(wqe_tail(queue)) << 32),
+        Pattern::Start => (None, None, base.start_notify, timeout),
+        Pattern::Done => (None, None, base.done_notify, timeout),
+        Pattern::Next => (None, None, base.next_notify, timeout),
     };
-    set(Lane::Task, base.task);
-    let (operands, launch) = match interned.pattern {
-        Pattern::Sqe { src, dst } => ([src, dst], u64::from(base.timeout_ms)),
-        Pattern::Wqe { local, remote } => ([local, remote], 0),
-        Pattern::Post { queue } => ([None; 2], u64::from(base.timeout_ms) | u64::from(wqe_tail(queue)) << 32),
-        Pattern::Start | Pattern::Done | Pattern::Next => ([None; 2], u64::from(base.timeout_ms)),
-    };
-    set(Lane::Launch, launch);
-    match interned.pattern {
-        Pattern::Start => set(Lane::Signal, u64::from(base.start_notify)),
-        Pattern::Done => set(Lane::Signal, u64::from(base.done_notify)),
-        Pattern::Next => set(Lane::Signal, u64::from(base.next_notify)),
-        _ => {}
-    }
     // The part of offsets and lengths that grows with the unit; all zero in a graph of one size.
     let grown = |slope: u16| u64::from(slope).wrapping_mul(unit);
-    let slopes = interned.slopes;
-    let (src, dst, len) = (grown(slopes.src), grown(slopes.dst), grown(slopes.len));
-    set(Lane::Length, len);
-    let mut tokens = 0;
-    for (index, (region, extent)) in operands.into_iter().zip(interned.extents).enumerate() {
-        let Some(region) = region else { continue };
-        let (lane, offset) = if index == 0 { (Lane::Source, src) } else { (Lane::Destination, dst) };
+    let Slopes { src, dst, len } = interned.slopes;
+    let len = grown(len);
+    let operand = |region: Option<RegionId>, extent: u64, offset: u64| {
+        let Some(region) = region else { return Ok((0, 0)) };
         let bound = bindings.bound(region).ok_or((ErrorCode::BINDING_MISSING, region))?;
         if extent.wrapping_add(offset).wrapping_add(len) > bound.len {
             return Err((ErrorCode::BINDING_EXTENT, region));
         }
-        set(lane, bound.addr.0.wrapping_add(offset));
-        tokens |= u64::from(bound.token) << (32 * index);
-    }
-    set(Lane::Tokens, tokens);
-    Ok(lanes)
+        Ok((bound.addr.0.wrapping_add(offset), u64::from(bound.token)))
+    };
+    let [extent, other] = interned.extents;
+    let (source, token) = operand(first, extent, grown(src))?;
+    let (destination, its_token) = operand(second, other, grown(dst))?;
+    Ok([0, base.task, source, destination, len, token | its_token << 32, u64::from(signal), launch])
 }
+
+// The order in which `vector_of` writes lanes.
+const _: () =
+    assert!(Lane::Task as usize == 1 && Lane::Source as usize == 2 && Lane::Destination as usize == 3);
+const _: () = assert!(Lane::Length as usize == 4 && Lane::Tokens as usize == 5 && Lane::Signal as usize == 6);
+const _: () = assert!(Lane::Head as usize == 0 && Lane::Launch as usize == 7);

@@ -362,15 +362,17 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
     pub(crate) fn patterns(&self, graph: &PackedGraph) -> impl Iterator<Item = Interned> {
         let mut place = graph.patterns_at(self);
         let mut entry = Descriptor::default();
-        (0..u32::from(graph.patterns)).filter_map(move |index| {
-            let half = 4 * (index % PATTERNS_PER_ENTRY) as usize;
-            if half == 0 {
+        (0..u32::from(graph.patterns)).map(move |index| {
+            if index % PATTERNS_PER_ENTRY == 0 {
                 entry = self.entry(place);
                 self.skip(&mut place, 1);
             }
-            let word = |at: usize| entry.lanes.get(half + at).copied().unwrap_or(0);
-            let pattern = Pattern::from_key(word(0))?;
-            Some(Interned::new(pattern, [word(1), word(2)]).growing(Slopes::from_word(word(3))))
+            let [key, from, to, slopes, next @ ..] = entry.lanes;
+            let [key2, from2, to2, slopes2] = next;
+            entry.lanes = [key2, from2, to2, slopes2, 0, 0, 0, 0];
+            // Pages hold what `write_patterns` wrote.
+            let pattern = Pattern::from_key(key).unwrap_or(Pattern::NO_BASE);
+            Interned::new(pattern, [from, to]).growing(Slopes::from_word(slopes))
         })
     }
 
