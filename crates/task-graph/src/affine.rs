@@ -43,9 +43,9 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
         other: &Sized,
         split: &mut AffinePatterns,
     ) -> Result<PackedGraph, ErrorCode> {
-        let same = self.patterns(&one.graph).map(|interned| interned.pattern);
+        let same = self.patterns(&one.graph).map(|interned| interned.key);
         if !one.graph.is_like(&other.graph)
-            || !same.eq(self.patterns(&other.graph).map(|interned| interned.pattern))
+            || !same.eq(self.patterns(&other.graph).map(|interned| interned.key))
         {
             return Err(ErrorCode::PLAN_INTERNAL);
         }
@@ -178,8 +178,9 @@ impl AffinePatterns {
         one: &Sized,
         part: &Part,
     ) -> Result<u16, ErrorCode> {
-        let is_it =
-            |(number, interned): &(u16, Interned)| *number == part.number && interned.slopes == part.slopes;
+        let is_it = |(number, interned): &(u16, Interned)| {
+            *number == part.number && interned.growth == part.slopes.word()
+        };
         // Runs of descriptors share a pattern, and the next run's is often the next one.
         let near = [self.recent, self.recent + 1];
         let near = near.into_iter().find(|&at| self.list.get(at).is_some_and(is_it));
@@ -188,9 +189,10 @@ impl AffinePatterns {
             Some(at) => at,
             None => {
                 let pattern = pages.pattern(&one.graph, part.number).ok_or(ErrorCode::PLAN_INTERNAL)?;
+                let (key, growth) = (pattern.key(), part.slopes.word());
                 // Extents are sums that wrap where a constant part is negative: the least is that of the most
                 // negative number.
-                let interned = Interned::new(pattern, [1 << 63; 2]).growing(part.slopes);
+                let interned = Interned { key, extents: [1 << 63; 2], growth };
                 self.list.push((part.number, interned)).map_err(|_| ErrorCode::PATTERNS_FULL)?;
                 self.list.len() - 1
             }

@@ -79,7 +79,7 @@ pub(crate) fn vector_of(
     wqe_tail: &impl Fn(QueueIndex) -> u32,
 ) -> Result<[u64; 8], (ErrorCode, RegionId)> {
     let timeout = u64::from(base.timeout_ms);
-    let (first, second, signal, launch) = match interned.pattern {
+    let (first, second, signal, launch) = match interned.pattern() {
         Pattern::Sqe { src, dst } => (src, dst, 0, timeout),
         Pattern::Wqe { local, remote } => (local, remote, 0, 0),
         Pattern::Post { queue } => (None, None, 0, timeout | u64::from(wqe_tail(queue)) << 32),
@@ -89,7 +89,7 @@ pub(crate) fn vector_of(
     };
     // The part of offsets and lengths that grows with the unit; all zero in a graph of one size.
     let grown = |slope: u16| u64::from(slope).wrapping_mul(unit);
-    let Slopes { src, dst, len } = interned.slopes;
+    let Slopes { src, dst, len } = Slopes::from_word(interned.growth);
     let len = grown(len);
     let operand = |region: Option<RegionId>, extent: u64, offset: u64| {
         let Some(region) = region else { return Ok((0, 0)) };

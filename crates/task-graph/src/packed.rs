@@ -11,7 +11,7 @@ use wire::{BASES, Base, DESCRIPTOR_BYTES, Descriptor, ErrorCode};
 use crate::RegionId;
 use crate::bind::{Bindings, LaunchBase, Vectors, vector_of};
 use crate::graph::{Block, Cursor, Kinds, QueueIndex, Run, TaskGraph};
-use crate::pattern::{Interned, Pattern, Slopes};
+use crate::pattern::{Interned, Pattern};
 
 /// Entries per page.
 pub const PAGE_ENTRIES: usize = PAGE_LEN as usize;
@@ -273,8 +273,7 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
         let mut entry = Descriptor::default();
         let mut half = 0;
         for interned in patterns {
-            let words =
-                [interned.pattern.key(), interned.extents[0], interned.extents[1], interned.slopes.word()];
+            let words = [interned.key, interned.extents[0], interned.extents[1], interned.growth];
             if let Some(lanes) = entry.lanes.get_mut(4 * half..4 * half + 4) {
                 lanes.copy_from_slice(&words);
             }
@@ -367,19 +366,17 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
                 entry = self.entry(place);
                 self.skip(&mut place, 1);
             }
-            let [key, from, to, slopes, next @ ..] = entry.lanes;
-            let [key2, from2, to2, slopes2] = next;
-            entry.lanes = [key2, from2, to2, slopes2, 0, 0, 0, 0];
-            // Pages hold what `write_patterns` wrote.
-            let pattern = Pattern::from_key(key).unwrap_or(Pattern::NO_BASE);
-            Interned::new(pattern, [from, to]).growing(Slopes::from_word(slopes))
+            let [key, from, to, growth, a, b, c, d] = entry.lanes;
+            // The other half is the next pattern.
+            entry.lanes = [a, b, c, d, 0, 0, 0, 0];
+            Interned { key, extents: [from, to], growth }
         })
     }
 
     /// Returns the pattern with this number.
     #[must_use]
     pub fn pattern(&self, graph: &PackedGraph, number: u16) -> Option<Pattern> {
-        self.patterns(graph).nth(usize::from(number)).map(|interned| interned.pattern)
+        self.patterns(graph).nth(usize::from(number)).map(|interned| interned.pattern())
     }
 
     /// Prepares the addition vectors for one launch, after checking that every operand of the graph lies inside the

@@ -46,6 +46,7 @@ pub enum Pattern {
 impl Pattern {
     /// A submission entry without operands.
     pub(crate) const NO_BASE: Self = Self::Sqe { src: None, dst: None };
+    const NO_BASE_KEY: u64 = 1 << 44;
 
     /// Returns a number below 2^48, never 0, different for every pattern.
     #[inline(always)]
@@ -80,16 +81,16 @@ impl Pattern {
     }
 }
 
-/// A pattern of a graph and how far its descriptors reach into the two regions, bytes.
+/// A pattern of a graph and how far its descriptors reach into the two regions, bytes: whole words, as a page keeps
+/// them, because words stored in pieces and then loaded whole stall the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interned {
-    pub(crate) pattern: Pattern,
+    /// The pattern's [`key`](Pattern::key).
+    pub(crate) key: u64,
     /// Largest end of an operand in the source (local) and destination (remote) region.
     pub(crate) extents: [u64; 2],
-    /// How lengths and offsets grow with the unit; zero in a graph of one size.
-    pub(crate) slopes: Slopes,
-    /// Where it stands in the hash table.
-    slot: u16,
+    /// How lengths and offsets grow with the unit, as [`Slopes::word`]; zero in a graph of one size.
+    pub(crate) growth: u64,
 }
 
 /// How many units each of a descriptor's lanes grows by when the unit grows by one byte.
@@ -101,8 +102,6 @@ pub(crate) struct Slopes {
 }
 
 impl Slopes {
-    const NONE: Self = Self { src: 0, dst: 0, len: 0 };
-
     pub(crate) fn word(self) -> u64 {
         u64::from(self.src) | u64::from(self.dst) << 16 | u64::from(self.len) << 32
     }
@@ -115,14 +114,11 @@ impl Slopes {
 }
 
 impl Interned {
-    /// A pattern that stands in no hash table.
-    pub(crate) const fn new(pattern: Pattern, extents: [u64; 2]) -> Self {
-        Self { pattern, extents, slopes: Slopes::NONE, slot: 0 }
-    }
-
-    /// The same with these slopes.
-    pub(crate) const fn growing(self, slopes: Slopes) -> Self {
-        Self { slopes, ..self }
+    /// Returns the pattern.
+    #[inline]
+    pub(crate) fn pattern(&self) -> Pattern {
+        // Keys are made by `Pattern::key` alone.
+        Pattern::from_key(self.key).unwrap_or(Pattern::NO_BASE)
     }
 }
 
@@ -133,6 +129,8 @@ pub(crate) const NO_BASE: u16 = 0;
 #[derive(Debug)]
 pub(crate) struct PatternTable {
     list: Vec<Interned, { PATTERNS - 1 }>,
+    /// Where each stands in the hash table.
+    places: Vec<u16, { PATTERNS - 1 }>,
     /// Key in the low 48 bits, index in the high 16; 0 is empty.
     slots: [u64; SLOTS],
     /// Key and number found last: runs of descriptors share a pattern. Key 0 is no pattern's.
@@ -141,16 +139,17 @@ pub(crate) struct PatternTable {
 
 impl PatternTable {
     pub(crate) const fn new() -> Self {
-        Self { list: Vec::new(), slots: [0; SLOTS], recent: (0, NO_BASE) }
+        Self { list: Vec::new(), places: Vec::new(), slots: [0; SLOTS], recent: (0, NO_BASE) }
     }
 
     /// Forgets all patterns, in time proportional to their number.
     pub(crate) fn clear(&mut self) {
-        for interned in &self.list {
-            if let Some(entry) = self.slots.get_mut(usize::from(interned.slot)) {
+        for place in &self.places {
+            if let Some(entry) = self.slots.get_mut(usize::from(*place)) {
                 *entry = 0;
             }
         }
+        self.places.clear();
         self.list.clear();
         self.recent = (0, NO_BASE);
     }
@@ -163,7 +162,7 @@ impl PatternTable {
 
     /// Returns the patterns in the order of their numbers.
     pub(crate) fn list(&self) -> impl Iterator<Item = &Interned> {
-        const FIRST: &Interned = &Interned::new(Pattern::NO_BASE, [0; 2]);
+        const FIRST: &Interned = &Interned { key: Pattern::NO_BASE_KEY, extents: [0; 2], growth: 0 };
         core::iter::once(FIRST).chain(&self.list)
     }
 
@@ -177,7 +176,7 @@ impl PatternTable {
     pub(crate) fn get(&self, number: u16) -> Option<Pattern> {
         match number {
             NO_BASE => Some(Pattern::NO_BASE),
-            _ => self.list.get(usize::from(number).wrapping_sub(1)).map(|interned| interned.pattern),
+            _ => self.list.get(usize::from(number).wrapping_sub(1)).map(Interned::pattern),
         }
     }
 
@@ -189,7 +188,7 @@ impl PatternTable {
         }
         let key = pattern.key();
         if key != self.recent.0 {
-            self.recent = (key, self.find(key, pattern)?);
+            self.recent = (key, self.find(key)?);
         }
         let number = self.recent.1;
         if let Some(interned) = self.list.get_mut(usize::from(number).wrapping_sub(1)) {
@@ -202,12 +201,12 @@ impl PatternTable {
 
     /// Returns the number of a pattern, a new one where it has none yet.
     #[inline]
-    fn find(&mut self, key: u64, pattern: Pattern) -> Result<u16, ErrorCode> {
+    fn find(&mut self, key: u64) -> Result<u16, ErrorCode> {
         let mut slot = Self::home(key);
         // The table is twice as large as the list, so an empty slot always ends the search.
         while let Some(&entry) = self.slots.get(slot) {
             if entry == 0 {
-                return self.insert(slot, key, pattern);
+                return self.insert(slot, key);
             }
             if entry & ((1 << 48) - 1) == key {
                 return Ok((entry >> 48) as u16); // CAST: 16 bits are left.
@@ -218,11 +217,12 @@ impl PatternTable {
     }
 
     #[cold]
-    fn insert(&mut self, slot: usize, key: u64, pattern: Pattern) -> Result<u16, ErrorCode> {
+    fn insert(&mut self, slot: usize, key: u64) -> Result<u16, ErrorCode> {
         const FULL: ErrorCode = ErrorCode::PATTERNS_FULL;
         let index = u16::try_from(self.list.len() + 1).map_err(|_| FULL)?;
         let place = u16::try_from(slot).map_err(|_| FULL)?;
-        self.list.push(Interned { slot: place, ..Interned::new(pattern, [0; 2]) }).map_err(|_| FULL)?;
+        self.list.push(Interned { key, extents: [0; 2], growth: 0 }).map_err(|_| FULL)?;
+        self.places.push(place).map_err(|_| FULL)?;
         if let Some(entry) = self.slots.get_mut(slot) {
             *entry = u64::from(index) << 48 | key;
         }

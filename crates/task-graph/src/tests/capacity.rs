@@ -107,7 +107,7 @@ proptest! {
                 };
                 prop_assert_eq!(table.intern(pattern, ends).map(usize::from), expected);
             }
-            let seen: Vec<_> = table.list().map(|known| (known.pattern, known.extents)).collect();
+            let seen: Vec<_> = table.list().map(|known| (known.pattern(), known.extents)).collect();
             prop_assert_eq!(seen, list);
             table.clear();
             prop_assert!(table.is_clear());
