@@ -1,8 +1,8 @@
 //! Physical floors, measured in the same run as what they are compared with.
 //!
 //! The direct collective touches every input byte once and every output byte once, on two threads, in blocks that stay
-//! in a cache of their core. From [`LARGE`] on, where memory is the limit, blocks are long enough for copies that go
-//! past the caches.
+//! in a cache of their core. From 4 MiB per rank on, where memory is the limit, blocks are long enough for copies that
+//! go past the caches.
 
 use core::hint::black_box;
 use core::sync::atomic::{AtomicUsize, Ordering};
