@@ -20,13 +20,13 @@ pub(crate) struct Wanted {
 }
 
 /// Returns what the cache is asked for to get the graph of a launch; `None` when it may not be asked. `features` are
-/// bits that tell graphs apart which differ in what is around the operation.
+/// bits that tell graphs apart which differ in what is around the operation. Without `sizes` every count has its own.
 pub(crate) fn of(
     launch: &Launch,
     plan: &Plan,
     context: &OwnedContext,
     features: u32,
-    sizes: &mut Sizes,
+    sizes: Option<&mut Sizes>,
 ) -> Option<Wanted> {
     let shape = plan.shape();
     let op = operation(launch.op);
@@ -43,7 +43,9 @@ pub(crate) fn of(
     // The field's cache knows sizes only.
     let class = plan.size_class(context.longest_transfer());
     let class = class.filter(|_| launch.cache == CacheMode::On).map(SizeClass::number);
-    let shared = class.filter(|&number| sizes.shares(mixed(launch, features, number), launch.count));
+    let shared = sizes.and_then(|sizes| {
+        class.filter(|&number| sizes.shares(mixed(launch, features, number), launch.count))
+    });
     let key = Key::new(&Facts {
         instance: header.instance,
         epoch: header.epoch,

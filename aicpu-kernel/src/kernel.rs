@@ -5,7 +5,7 @@ use core::ops::DerefMut;
 use hal::Platform;
 use ring::Completions;
 use task_graph::{Block, Page, Vectors};
-use wire::launch::{CacheOutcome, Launch, Staging};
+use wire::launch::{CacheOutcome, Launch};
 use wire::npu::{
     CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES,
     STATUSES, Status,
@@ -15,7 +15,7 @@ use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent, TraceKind};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::bindings::PeerTables;
-use crate::context::ContextTable;
+use crate::context::{self, ContextTable};
 use crate::graphs::{CacheUse, Graphs};
 use crate::job::{Job, Opened};
 use crate::program::LoadedProgram;
@@ -227,7 +227,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
     /// Finds the context of an operation and plans it.
     fn open(&mut self, launch: Launch) -> Result<Opened, Fault> {
         let window = self.platform.window();
-        let (index, decoded) = self.contexts.find(&self.platform, window, &launch)?;
+        let platform = &self.platform;
+        let ring = |queue, ring, depth| context::resume(platform, window, (queue, ring, depth));
+        let (index, decoded) = self.contexts.find(platform, &launch, ring)?;
         if decoded {
             self.trace(TraceKind::ContextDecoded, 0, u64::from(launch.context.1), launch.context.0.0);
         }
@@ -251,13 +253,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
     }
 
     fn load_peers(&mut self, launch: &Launch, ranks: u32) -> Result<(), Fault> {
-        let needs = match launch.staging {
-            Staging::Direct => request::sizes(launch, ranks)?,
-            // Work in scratch leaves the peers' user buffers alone.
-            Staging::Scratch => [0; 2],
-        };
-        let ranks = usize::try_from(ranks).unwrap_or(usize::MAX);
-        self.peers.load(&self.platform, launch, ranks, needs)
+        request::load_peers(&mut self.peers, &self.platform, launch, ranks)
     }
 
     /// Expands and submits as much of the current job's chunk as fits. One chunk a call: however many there are, the

@@ -1,10 +1,12 @@
 //! What a launch asks for, checked against its context: sizes, aliasing, notifies, and the plan.
 
+use hal::SharedMemory;
 use templates::{Plan, Shape};
 use wire::ErrorCode;
 use wire::context::ThreadEntry;
 use wire::launch::{Launch, OpKind, Staging};
 
+use crate::bindings::PeerTables;
 use crate::context::OwnedContext;
 use crate::kernel::Fault;
 
@@ -38,6 +40,24 @@ pub(crate) fn sizes(launch: &Launch, ranks: u32) -> Result<[u64; 2], Fault> {
         OpKind::AllGather => [share, whole],
         OpKind::ReduceScatter => [whole, share],
     })
+}
+
+/// Copies the peers' user buffers of a launch out of shared memory, where the launch touches them.
+///
+/// # Errors
+/// Those of [`PeerTables::load`], and of [`sizes`].
+pub(crate) fn load_peers<M: SharedMemory>(
+    peers: &mut PeerTables,
+    memory: &M,
+    launch: &Launch,
+    ranks: u32,
+) -> Result<(), Fault> {
+    let needs = match launch.staging {
+        Staging::Direct => sizes(launch, ranks)?,
+        // Work in scratch leaves the peers' user buffers alone.
+        Staging::Scratch => [0; 2],
+    };
+    peers.load(memory, launch, usize::try_from(ranks).unwrap_or(usize::MAX), needs)
 }
 
 /// Checks a launch against its context and plans it.

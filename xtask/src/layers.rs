@@ -11,11 +11,18 @@ use crate::command;
 
 /// The crates of each layer, lowest first. An arrow goes from a layer to a lower one.
 const LAYERS: &[&[&str]] = &[
-    &["aicpu-wire"],
+    &["aicpu-wire", "aicpu-vendor-abi"],
     &["aicpu-hal", "aicpu-task-graph"],
-    &["aicpu-templates", "task-cache", "aicpu-ring", "aicpu-platform-aarch64", "aicpu-device-model"],
+    &[
+        "aicpu-templates",
+        "task-cache",
+        "aicpu-ring",
+        "aicpu-platform-aarch64",
+        "aicpu-device-model",
+        "aicpu-hcomm-sink",
+    ],
     &["aicpu-kernel"],
-    &["aicpu-image-elf", "host-launcher"],
+    &["aicpu-image-elf", "aicpu-image-so", "host-launcher"],
     &["aicpu-tests", "aicpu-benches", "xtask"],
 ];
 
