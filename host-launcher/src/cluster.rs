@@ -1,8 +1,8 @@
 //! The machine a communicator runs on: a fabric of software NPUs, and their AI CPUs.
 //!
-//! The kernel of each NPU runs either in this process ([`Aicpu::Thread`]) or as the aarch64 image on one core of an
-//! emulated machine, shared by all NPUs or not ([`Aicpu::Qemu`]). Everything else is the same for both: the same launches, contexts, rings and
-//! device model. Several communicators may share a cluster.
+//! The kernel of each NPU runs in this process ([`Aicpu::Thread`]), as the aarch64 image on one core of an emulated
+//! machine, shared by all NPUs or not ([`Aicpu::Qemu`]), or as a shared object in a program for each NPU
+//! ([`Aicpu::Library`]). Everything else is the same for all: the same launches, contexts, rings and device model. Several communicators may share a cluster.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -19,6 +19,7 @@ use wire::npu::{KERNEL_STATE, KernelState, LOG, LOG_BYTES};
 
 use crate::error::{Error, Result};
 use crate::image::Image;
+use crate::library::{self, Library};
 use crate::qemu::{Guest, Options};
 use crate::topology::Topology;
 
@@ -41,6 +42,8 @@ pub enum Aicpu {
         /// How it is emulated.
         options: Options,
     },
+    /// A shared object, loaded by a program for each NPU.
+    Library(library::Options),
 }
 
 impl Aicpu {
@@ -49,6 +52,7 @@ impl Aicpu {
             Self::Thread => "thread",
             Self::Qemu { options, .. } if options.per_npu => PER_NPU,
             Self::Qemu { .. } => "qemu",
+            Self::Library(_) => "library",
         }
     }
 }
@@ -60,6 +64,7 @@ pub struct Cluster {
     npus: Vec<Npu>,
     machine: Machine,
     guests: Vec<Guest>,
+    libraries: Vec<Library>,
     aicpu: &'static str,
 }
 
@@ -82,16 +87,17 @@ impl Cluster {
     pub fn over(fabric: &Fabric, topology: Topology, aicpu: &Aicpu) -> Result<Self> {
         let npus: Vec<Npu> = (0..fabric.npus()).map(|npu| Npu::new(fabric, npu)).collect();
         let machine = Machine::new(fabric, MachineConfig::default());
-        let guests = match aicpu {
+        let (mut guests, mut libraries) = (Vec::new(), Vec::new());
+        match aicpu {
             Aicpu::Thread => {
                 for npu in 0..fabric.npus() {
                     machine.attach(npu, Box::new(ThreadKernel::start(fabric, npu)?));
                 }
-                Vec::new()
             }
-            Aicpu::Qemu { image, options } => boot(fabric, image, options)?,
-        };
-        let cluster = Self { topology, npus, machine, guests, aicpu: aicpu.name() };
+            Aicpu::Qemu { image, options } => guests = boot(fabric, image, options)?,
+            Aicpu::Library(options) => libraries = Library::start(fabric, options)?,
+        }
+        let cluster = Self { topology, npus, machine, guests, libraries, aicpu: aicpu.name() };
         cluster.wait_until_ready()?;
         Ok(cluster)
     }
@@ -134,7 +140,8 @@ impl Cluster {
     /// # Errors
     /// Those of [`Guest::check`].
     pub fn check(&self) -> Result<()> {
-        self.guests.iter().try_for_each(Guest::check)
+        self.guests.iter().try_for_each(Guest::check)?;
+        self.libraries.iter().try_for_each(Library::check)
     }
 
     /// Tells the kernel of a rank that there may be something to do for it; needed after every post.
@@ -181,8 +188,9 @@ impl Cluster {
             state == KernelState::Ready as u64
         };
         let deadline = Instant::now() + Duration::from_secs(20);
-        match self.machine.run_until(|| self.npus.iter().all(ready), Some(deadline)) {
-            Outcome::Done => Ok(()),
+        let settled = || self.npus.iter().all(ready) || self.check().is_err();
+        match self.machine.run_until(settled, Some(deadline)) {
+            Outcome::Done => self.check(),
             _ => Err(Error::new(
                 ErrorCode::KERNEL_SILENT,
                 "a kernel did not say that it takes launches within 20 s",

@@ -11,6 +11,7 @@ pub mod communicator;
 pub mod diagnosis;
 pub mod error;
 pub mod image;
+pub mod library;
 pub mod oracle;
 pub mod payload;
 pub mod qemu;

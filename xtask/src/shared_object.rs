@@ -100,6 +100,7 @@ fn build_for(machine: &Machine) -> Result<()> {
     for object in [&KERNEL, &DEFECT] {
         build_object(machine, object, &into)?;
     }
+    build_driver(machine, &into)?;
     let size = fs::metadata(into.join(KERNEL.file))?.len();
     if size > MOST_BYTES {
         bail!("{} for {} has {size} bytes, more than {MOST_BYTES}", KERNEL.file, machine.arch);
@@ -148,6 +149,20 @@ fn link(object: &Object, archive: &Path, to: &Path, strip: bool) -> Result<()> {
     command::run(&mut linker)?;
     // Renamed into place, so that a process that has the old one loaded keeps it whole.
     fs::rename(&fresh, to)?;
+    Ok(())
+}
+
+/// Builds the C program that loads a kernel and is its data plane.
+fn build_driver(machine: &Machine, into: &Path) -> Result<()> {
+    let root = workspace::root();
+    let fresh = into.join("driver.new");
+    let mut cc = Command::new(machine.cc);
+    cc.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-rdynamic"]);
+    cc.arg("-I").arg(root.join("crates/vendor-abi/include"));
+    cc.args(["driver.c", "plane.c"].map(|file| root.join("tests/driver").join(file)));
+    cc.arg("-o").arg(&fresh).arg("-ldl");
+    command::run(&mut cc)?;
+    fs::rename(&fresh, into.join("driver"))?;
     Ok(())
 }
 
