@@ -142,9 +142,9 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
             done: launch.done_notify,
         };
         let resources = context.resources()?;
-        let mut sink =
-            CallSink::new(session.plane(), resources, &bindings, handles, time, param.reduces_all);
-        let plan = plan.and_then(|plan| check_reductions::<T, _>(plan, context, &mut sink, param.reduces_all));
+        let mut sink = CallSink::new(session.plane(), resources, &bindings, handles, time, param.reduces_all);
+        let plan =
+            plan.and_then(|plan| check_reductions::<T, _>(plan, context, &mut sink, param.reduces_all));
         let submitted = submit(&launch, plan.as_ref().ok(), context, tapes.as_deref_mut(), &mut sink, status);
         let failure = sink.failure().map(Fault::from);
         note(&sink, status);

@@ -99,7 +99,9 @@ fn program_loader() -> Result<String> {
     }
     let packages = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"];
     apt::install(&packages, "loading aarch64 shared objects")?;
-    version().with_context(|| format!("the packages are installed, but `{CROSS_CC}` or `{QEMU_USER}` does not run"))
+    version().with_context(|| {
+        format!("the packages are installed, but `{CROSS_CC}` or `{QEMU_USER}` does not run")
+    })
 }
 
 /// Returns where libclang is, installing it when it is missing.
@@ -116,13 +118,16 @@ fn libclang() -> Result<String> {
 pub(crate) fn find_libclang() -> Option<String> {
     let versions = fs::read_dir("/usr/lib").ok()?.flatten();
     let versions = versions.filter(|entry| entry.file_name().to_string_lossy().starts_with("llvm-"));
-    let libraries = versions.filter_map(|entry| fs::read_dir(entry.path().join("lib")).ok()).flatten().flatten();
-    let found = libraries
-        .map(|entry| entry.path())
-        .find(|path| path.file_name().is_some_and(|name| {
+    let libraries =
+        versions.filter_map(|entry| fs::read_dir(entry.path().join("lib")).ok()).flatten().flatten();
+    let found = libraries.map(|entry| entry.path()).find(|path| {
+        path.file_name().is_some_and(|name| {
             let name = name.to_string_lossy();
-            name.starts_with("libclang.so") || name.starts_with("libclang-1") || name.starts_with("libclang-2")
-        }));
+            name.starts_with("libclang.so")
+                || name.starts_with("libclang-1")
+                || name.starts_with("libclang-2")
+        })
+    });
     found.map(|path| path.display().to_string())
 }
 

@@ -95,9 +95,8 @@ impl<T: DerefMut<Target = [TapePage]>> Tapes<T> {
         let mut pass = Pass { tapes: Some(self), ..Pass::on(sink) };
         let emitted = emit(&mut pass);
         let (tape, kept) = (pass.tape, pass.tapes.is_some() && emitted.is_ok());
-        let published = kept
-            && self.directory.verify(entry).is_ok()
-            && self.directory.publish(entry, tape).is_ok();
+        let published =
+            kept && self.directory.verify(entry).is_ok() && self.directory.publish(entry, tape).is_ok();
         if !published {
             self.directory.abandon(entry);
             give_back(&mut self.pages, &mut self.free, tape.first);
@@ -200,7 +199,8 @@ impl<T: DerefMut<Target = [TapePage]>, S: TaskSink> TaskSink for Pass<'_, T, S> 
     fn task(&mut self, thread: ThreadId, task: &Task) -> Result<(), ErrorCode> {
         if let Some(counts) = &mut self.counts {
             counts.tasks = counts.tasks.saturating_add(1);
-            counts.reduces = counts.reduces.saturating_add(u32::from(matches!(task, Task::LocalReduce { .. })));
+            counts.reduces =
+                counts.reduces.saturating_add(u32::from(matches!(task, Task::LocalReduce { .. })));
             return Ok(());
         }
         if self.tapes.is_some() && self.note(thread, task).is_none() {

@@ -17,8 +17,7 @@ impl Failure {
     #[must_use]
     pub fn new(result: i32, call: u8, thread: u16, task: u32) -> Self {
         let [low, ..] = result.to_le_bytes();
-        let detail =
-            u64::from(low) | u64::from(call) << 8 | u64::from(thread) << 16 | u64::from(task) << 32;
+        let detail = u64::from(low) | u64::from(call) << 8 | u64::from(thread) << 16 | u64::from(task) << 32;
         Self { code: code_of(result), detail }
     }
 }

@@ -55,18 +55,7 @@ impl<'a, P: DataPlane, B: Bindings> CallSink<'a, P, B> {
         reduces_all: bool,
     ) -> Self {
         let (tasks, steps, kinds, failure) = (0, 0, [0; 4], None);
-        Self {
-            plane,
-            resources,
-            bindings,
-            handles,
-            launch,
-            reduces_all,
-            tasks,
-            steps,
-            kinds,
-            failure,
-        }
+        Self { plane, resources, bindings, handles, launch, reduces_all, tasks, steps, kinds, failure }
     }
 
     /// Returns the calls made for tasks: copies, reductions, transfers to and from peers, signals.
@@ -172,8 +161,7 @@ impl<'a, P: DataPlane, B: Bindings> CallSink<'a, P, B> {
         }
         loop {
             let last = src.len <= most;
-            let (to, from) =
-                if last { (dst, src) } else { (dst.split_off(most), src.split_off(most)) };
+            let (to, from) = if last { (dst, src) } else { (dst.split_off(most), src.split_off(most)) };
             let (to, from, len) = (self.address(&to)?, self.address(&from)?, from.len);
             call(self, Transfer { dst: to, src: from, len, reduction }, last)?;
             if last {

@@ -86,7 +86,11 @@ fn every_result_code_has_its_meaning() {
             assert_eq!(code_of(result).name(), name, "{result}");
         }
     }
-    assert_eq!(meanings.iter().map(|(_, results)| results.len()).sum::<usize>(), 24 + 4, "1 to 24, and strangers");
+    assert_eq!(
+        meanings.iter().map(|(_, results)| results.len()).sum::<usize>(),
+        24 + 4,
+        "1 to 24, and strangers"
+    );
 }
 
 #[test]
@@ -99,7 +103,8 @@ fn calls_have_the_documented_numbers() {
     let document = include_str!("../../../docs/wire-format.md");
     let (_, table) = document.split_once("### Numbers of calls").expect("the table");
     let rows = table.lines().filter(|line| line.starts_with("| "));
-    let cells = rows.flat_map(|row| row.split('|').map(|cell| cell.trim().replace('`', "")).collect::<Vec<_>>());
+    let cells =
+        rows.flat_map(|row| row.split('|').map(|cell| cell.trim().replace('`', "")).collect::<Vec<_>>());
     let cells: Vec<String> = cells.filter(|cell| !cell.is_empty()).collect();
     let (thread, channel) = (ThreadHandle(1), ChannelHandle(2));
     let plain = Transfer { dst: DeviceAddr(0), src: DeviceAddr(0), len: 4, reduction: None };

@@ -232,7 +232,8 @@ fn two_kernels_in_one_process_know_nothing_of_each_other() {
     // The same file under another name is another object to the loader.
     let copy = path.with_file_name(format!("libaicpu_ts_copy_{}.so", std::process::id()));
     std::fs::copy(&path, &copy).expect("the directory is writable");
-    let second = Loaded::open(copy.file_name().and_then(|name| name.to_str()).expect("ASCII")).expect("there");
+    let second =
+        Loaded::open(copy.file_name().and_then(|name| name.to_str()).expect("ASCII")).expect("there");
     std::fs::remove_file(&copy).expect("it is there");
     let mut rig = Rig::new(case());
     let outcomes = [&first, &second, &first, &second].map(|kernel| {

@@ -21,7 +21,11 @@ fn check(kernel: &Loaded, case: Case) {
         assert_eq!(status.sequence, rig.args.sequence);
         assert_eq!(lines, rig.expected(TIMEOUT_S), "{case:?}, launch {launch}");
         let tasks = u32::try_from(lines.len() - 4).expect("small");
-        assert_eq!((status.sqes, status.kinds.iter().sum()), (tasks, tasks), "{case:?}: each task is counted");
+        assert_eq!(
+            (status.sqes, status.kinds.iter().sum()),
+            (tasks, tasks),
+            "{case:?}: each task is counted"
+        );
         let chunks = rig.case.plan().expect("a plan").chunks();
         let outcome = if chunks > 1 {
             CacheOutcome::Bypassed

@@ -132,7 +132,8 @@ fn rebound(word: &str, recording: &Recording, addrs: [u64; 2]) -> String {
     let address = word.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
     let moved = address.and_then(|address| {
         let of = recording.addrs.iter().zip(recording.sizes);
-        let index = of.clone().position(|(first, size)| address.checked_sub(*first).is_some_and(|at| at < size))?;
+        let index =
+            of.clone().position(|(first, size)| address.checked_sub(*first).is_some_and(|at| at < size))?;
         Some(address - recording.addrs[index] + addrs[index])
     });
     moved.map_or_else(|| word.to_owned(), |address| format!("{address:#x}"))
@@ -250,5 +251,9 @@ fn a_replay_that_fails_and_a_task_that_fails_while_recording() {
     let mut rig = Rig::new(case);
     plane::with(|plane| plane.fail = Some((6, 3)));
     assert_eq!(ErrorCode(rig.launch(&kernel).0.code), ErrorCode::PLANE_MEMORY);
-    assert_eq!(with(|library| library.calls.clone()), ["lookup", "start", "end", "clear"], "no half recording");
+    assert_eq!(
+        with(|library| library.calls.clone()),
+        ["lookup", "start", "end", "clear"],
+        "no half recording"
+    );
 }

@@ -6,9 +6,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use aicpu_tests::reference::{Collector, Labelled};
 use host_launcher::communicator::Operation;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use aicpu_tests::reference::{Collector, Labelled};
 use task_graph::{Caps, RegionId, RegionKind, Span, Task};
 use templates::{Needs, Plan, Shape};
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
@@ -150,8 +150,8 @@ impl Case {
     /// The plan, made here from the case alone.
     pub(crate) fn plan(&self) -> Result<Plan, ErrorCode> {
         let (types, ops, _) = self.link();
-        let inline = self.ranks == 1
-            || types >> self.dtype as u32 & 1 == 1 && ops >> self.reduce as u32 & 1 == 1;
+        let inline =
+            self.ranks == 1 || types >> self.dtype as u32 & 1 == 1 && ops >> self.reduce as u32 & 1 == 1;
         Plan::new(&Shape {
             op: self.op,
             algorithm: self.algorithm,
@@ -317,11 +317,7 @@ impl Rig {
         let case = self.case;
         let [input_len, output_len] = case.sizes();
         let input = 0x7100_0000_0000 + set * 0x40_0000;
-        let output = if !case.in_place {
-            0x7200_0000_0000 + set * 0x40_0000
-        } else {
-            input
-        };
+        let output = if !case.in_place { 0x7200_0000_0000 + set * 0x40_0000 } else { input };
         let share = u64::from(case.rank) * input_len.min(output_len);
         // The share of this rank lies at its place in the whole.
         let (mut own_input, mut own_output) = (address(input, case.rank), address(output, case.rank));

@@ -42,10 +42,7 @@ pub(super) fn install() -> Result<Toolchain> {
     let version =
         toolchain::debian_version().context("rustc-web is installed, but its compiler does not run")?;
     let dir = toolchain::sysroot_dir(&version);
-    println!(
-        "sysroot: building core {version} for {} (half a minute each, 58 MB)",
-        TARGETS.join(", ")
-    );
+    println!("sysroot: building core {version} for {} (half a minute each, 58 MB)", TARGETS.join(", "));
     build(&dir).with_context(|| format!("building the sysroot {}", dir.display()))?;
     Ok(Toolchain::Debian { rustc: toolchain::wrapper(&dir) })
 }

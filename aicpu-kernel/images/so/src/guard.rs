@@ -8,10 +8,10 @@ use core::panic::PanicInfo;
 use core::sync::atomic::Ordering;
 
 use hcomm_sink::{Call, DataPlane, Linked};
-use wire::npu::Status;
-use wire::param::KernelParam;
 use wire::ErrorCode;
 use wire::image_note::{ImageFlags, ImageNoteRecord};
+use wire::npu::Status;
+use wire::param::KernelParam;
 
 use crate::entry::answer;
 use crate::machine::leave;
@@ -90,7 +90,8 @@ fn panic(_: &PanicInfo<'_>) -> ! {
     };
     let frame = slot.frame.load(Ordering::Relaxed);
     // SAFETY: the entry stored the address of the copy in its frame, which is alive.
-    let param = unsafe { &*core::ptr::with_exposed_provenance::<KernelParam>(slot.param.load(Ordering::Relaxed)) };
+    let param =
+        unsafe { &*core::ptr::with_exposed_provenance::<KernelParam>(slot.param.load(Ordering::Relaxed)) };
     // SAFETY: the loader bound it, see `AicpuTsLaunch`.
     let mut linked = unsafe { Linked::new() };
     let open = slot.open.swap(0, Ordering::Relaxed);

@@ -5,7 +5,6 @@
 
 // UNSAFETY: functions made of instructions.
 #![expect(unsafe_code, reason = "registers that the language does not know")]
-
 #![expect(unreachable_pub, reason = "exported by its name")]
 
 use core::arch::naked_asm;
