@@ -161,7 +161,9 @@ fn an_object_that_does_not_load_is_said_so_with_the_loaders_words() {
         Cluster::start(topology(2, Place::OneServer), 8 << 20, &Aicpu::Library(options)).expect_err("refused")
     };
     let other = good.kernel.parent().and_then(Path::parent).expect("two levels").join("aarch64");
+    let lonely = good.kernel.with_file_name("driver-without-data-plane");
     for (options, words) in [
+        (Options { command: vec![lonely.into()], ..good.clone() }, "undefined symbol: Hcomm"),
         (Options { kernel: "/nowhere/kernel.so".into(), ..good.clone() }, "cannot open shared object"),
         (Options { kernel: other.join("libaicpu_ts_kernel.so"), ..good.clone() }, "kernel.so"),
         (Options { entry: "NoSuchEntry".into(), ..good.clone() }, "undefined symbol: NoSuchEntry"),

@@ -6,6 +6,8 @@
 mod failures;
 #[path = "shared_object/grid.rs"]
 mod grid;
+#[path = "shared_object/inspect.rs"]
+mod inspect;
 #[path = "shared_object/plane.rs"]
 mod plane;
 #[path = "shared_object/rig.rs"]

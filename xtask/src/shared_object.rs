@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use crate::toolchain::{SO_TARGET, Toolchain};
-use crate::{command, setup, workspace};
+use crate::{command, setup, size, workspace};
 
 /// Name of the variable that tells tests where the shared objects are.
 pub(crate) const DIR_VARIABLE: &str = "AICPU_SO_DIR";
@@ -73,9 +73,25 @@ fn directory() -> PathBuf {
     workspace::target().join("image/so")
 }
 
-/// Returns where the kernel for the AICPU is put.
-pub(crate) fn aarch64_kernel() -> PathBuf {
-    directory().join("aarch64").join(KERNEL.file)
+/// Reports on the kernel for the AICPU as it was built last: sections, stack, panic paths.
+///
+/// # Errors
+/// As [`size::run`].
+pub(crate) fn report() -> Result<()> {
+    let image = directory().join("aarch64").join(KERNEL.file).with_extension("full.so");
+    size::run(&size::Options { image: Some(image) })
+}
+
+/// Runs the lints on the shared object's own code, as it is on this host.
+///
+/// # Errors
+/// When a lint finds something.
+pub(crate) fn lint() -> Result<()> {
+    let machine = host()?;
+    let mut cargo = command::cargo("clippy");
+    cargo.args(["--package", KERNEL.package, "--lib", "--target", &machine.target]);
+    cargo.env("CARGO_TARGET_DIR", &machine.build_dir).envs(KERNEL.variables.iter().copied());
+    command::run(cargo.args(["--", "-D", "warnings"]))
 }
 
 fn host() -> Result<Machine> {
@@ -152,17 +168,22 @@ fn link(object: &Object, archive: &Path, to: &Path, strip: bool) -> Result<()> {
     Ok(())
 }
 
-/// Builds the C program that loads a kernel and is its data plane.
+/// Builds the C program that loads a kernel and is its data plane, and the same with its data plane kept to itself.
 fn build_driver(machine: &Machine, into: &Path) -> Result<()> {
+    compile_driver(machine, &into.join("driver"), &["-rdynamic"])?;
+    compile_driver(machine, &into.join("driver-without-data-plane"), &[])
+}
+
+fn compile_driver(machine: &Machine, to: &Path, flags: &[&str]) -> Result<()> {
     let root = workspace::root();
-    let fresh = into.join("driver.new");
+    let fresh = to.with_extension("new");
     let mut cc = Command::new(machine.cc);
-    cc.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-rdynamic"]);
+    cc.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"]).args(flags);
     cc.arg("-I").arg(root.join("crates/vendor-abi/include"));
     cc.args(["driver.c", "plane.c"].map(|file| root.join("tests/driver").join(file)));
     cc.arg("-o").arg(&fresh).arg("-ldl");
     command::run(&mut cc)?;
-    fs::rename(&fresh, into.join("driver"))?;
+    fs::rename(&fresh, to)?;
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use crate::machine::leave;
 use crate::slots::{ALL, Slot};
 
 /// Most stack that one launch takes, bytes; `cargo xtask size` bounds it from the code.
-pub(crate) const MAX_STACK: u32 = 64 << 10;
+pub(crate) const MAX_STACK: u32 = 16 << 10;
 
 /// What this file is, for who loads it.
 // SAFETY: a section of its own; nothing runs it.
@@ -80,7 +80,7 @@ fn panic(_: &PanicInfo<'_>) -> ! {
     let here = (&raw const here).addr();
     // The frame of this thread's entry lies above, on the same stack; those of other threads lie elsewhere.
     let near = |slot: &&Slot| {
-        slot.frame.load(Ordering::Relaxed).checked_sub(here).is_some_and(|gap| gap < MAX_STACK as usize) // CAST: 64 KiB.
+        slot.frame.load(Ordering::Relaxed).checked_sub(here).is_some_and(|gap| gap < MAX_STACK as usize) // CAST: 16 KiB.
     };
     let Some(slot) = ALL.iter().find(near) else {
         // A defect outside a launch: there is no code outside.

@@ -5,6 +5,7 @@
 
 mod args;
 mod env;
+mod image;
 mod output;
 mod run;
 mod topo;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args, &mut output),
         Command::Topo(args) => topo::topo(args, &mut output),
         Command::Env => env::env(&mut output),
+        Command::Image(command) => image::image(command, &mut output),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
