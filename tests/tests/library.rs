@@ -155,6 +155,22 @@ fn both_objects_make_the_same_calls() {
 }
 
 #[test]
+fn a_custom_operator_of_ones_own_gathers() {
+    for (on, ranks, place) in [
+        (On::Host, 8, Place::OneServer),
+        (On::Host, 5, Place::TwoServers),
+        (SMALL_PAGES, 8, Place::UnifiedBus),
+    ] {
+        let Some(kernel) = options(on, None) else { return };
+        let custom = kernel.kernel.with_file_name("libcustom_all_gather.so");
+        let options = Options { kernel: custom, entry: "CustomAllGather".into(), ..kernel };
+        let kinds = [DataType::Fp32, DataType::Int8, DataType::Int128]
+            .map(|dtype| (OpKind::AllGather, Algorithm::Ring, Staging::Direct, dtype, ReduceOp::Sum));
+        assert_eq!(verify(ranks, place, 1001, options, &kinds), 6, "{on:?}");
+    }
+}
+
+#[test]
 fn an_object_that_does_not_load_is_said_so_with_the_loaders_words() {
     let Some(good) = options(On::Host, None) else { return };
     let start = |options: Options| {

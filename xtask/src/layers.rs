@@ -22,7 +22,7 @@ const LAYERS: &[&[&str]] = &[
         "aicpu-hcomm-sink",
     ],
     &["aicpu-kernel"],
-    &["aicpu-image-elf", "aicpu-image-so", "host-launcher"],
+    &["aicpu-image-elf", "aicpu-image-so", "aicpu-example-all-gather", "host-launcher"],
     &["aicpu-tests", "aicpu-benches", "xtask"],
 ];
 

@@ -46,6 +46,14 @@ const DEFECT: Object = Object {
     variables: &[("AICPU_IMAGE", "1"), ("AICPU_TEST_PANIC", "1")],
     ..KERNEL
 };
+const CUSTOM: Object = Object {
+    package: "aicpu-example-all-gather",
+    archive: "libcustom_all_gather.a",
+    entry: "CustomAllGather",
+    file: "libcustom_all_gather.so",
+    map: "examples/custom-all-gather/so.map",
+    variables: &[("AICPU_IMAGE", "1")],
+};
 
 /// A processor, and how code for it is made.
 struct Machine {
@@ -89,7 +97,15 @@ pub(crate) fn report() -> Result<()> {
 pub(crate) fn lint() -> Result<()> {
     let machine = host()?;
     let mut cargo = command::cargo("clippy");
-    cargo.args(["--package", KERNEL.package, "--lib", "--target", &machine.target]);
+    cargo.args([
+        "--package",
+        KERNEL.package,
+        "--package",
+        CUSTOM.package,
+        "--lib",
+        "--target",
+        &machine.target,
+    ]);
     cargo.env("CARGO_TARGET_DIR", &machine.build_dir).envs(KERNEL.variables.iter().copied());
     command::run(cargo.args(["--", "-D", "warnings"]))
 }
@@ -113,8 +129,11 @@ fn aarch64() -> Result<Machine> {
 fn build_for(machine: &Machine) -> Result<()> {
     let into = directory().join(machine.arch);
     fs::create_dir_all(&into)?;
-    for object in [&KERNEL, &DEFECT] {
+    for object in [&KERNEL, &CUSTOM] {
         build_object(machine, object, &into)?;
+    }
+    if machine.rustc.is_none() && machine.arch == ARCH {
+        build_object(machine, &DEFECT, &into)?;
     }
     build_driver(machine, &into)?;
     let size = fs::metadata(into.join(KERNEL.file))?.len();

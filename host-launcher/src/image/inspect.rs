@@ -109,7 +109,11 @@ impl Inspection {
             needed: Vec::new(),
             refusals: Vec::new(),
         };
-        if tables.is_shared { Ok(found.shared_object(&tables, bytes)) } else { Ok(found.image(&tables, bytes)) }
+        if tables.is_shared {
+            Ok(found.shared_object(&tables, bytes))
+        } else {
+            Ok(found.image(&tables, bytes))
+        }
     }
 
     fn image(mut self, tables: &Tables<'_>, bytes: &[u8]) -> Self {
@@ -207,7 +211,8 @@ impl Inspection {
 }
 
 fn sections(file: &ElfFile64<'_, LE>) -> Vec<Section> {
-    let loaded = |flags| matches!(flags, SectionFlags::Elf { sh_flags, .. } if sh_flags.contains(elf::SHF_ALLOC));
+    let loaded =
+        |flags| matches!(flags, SectionFlags::Elf { sh_flags, .. } if sh_flags.contains(elf::SHF_ALLOC));
     let sections = file.sections().filter(|section| section.size() > 0 && loaded(section.flags()));
     sections
         .map(|section| Section {

@@ -67,6 +67,14 @@ fn the_object_asks_for_the_data_plane_and_mem_alone() {
 }
 
 #[test]
+fn a_custom_operator_is_as_clean() {
+    let Some(path) = aicpu("libcustom_all_gather.so") else { return };
+    let found = Inspection::read(&path).expect("readable");
+    assert!(found.refusals.is_empty(), "{:?}", found.refusals);
+    assert_eq!(found.exports, ["CustomAllGather"]);
+}
+
+#[test]
 fn the_json_beside_it_names_file_and_entry() {
     let Some(path) = aicpu("libaicpu_ts_kernel.so") else { return };
     let text = std::fs::read(path.with_extension("json")).expect("beside it");
