@@ -10,6 +10,11 @@
 #[expect(unsafe_code, missing_docs, reason = "generated: the header says what each does")]
 #[rustfmt::skip]
 pub mod hcomm;
-#[expect(missing_docs, reason = "generated: docs/wire-format.md says what each field is")]
+#[expect(
+    missing_docs,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    reason = "generated: docs/wire-format.md says what each field is"
+)]
 #[rustfmt::skip]
 pub mod param;
