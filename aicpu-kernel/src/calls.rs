@@ -17,14 +17,14 @@ use hcomm_sink::{Call, CallSink, DataPlane, Failure, Handles, LaunchTime, Sessio
 use ring::SubmissionRing;
 use task_cache::Key;
 use task_graph::{Bindings, Task, TaskSink, ThreadId};
-use templates::{Plan, Shape};
+use templates::{Plan, Shape, Tables};
 use wire::launch::{CacheOutcome, Launch, Staging};
 use wire::npu::Status;
 use wire::param::Param;
 use wire::{DeviceAddr, ErrorCode, LaunchArgs, Reduction};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::bindings::{LaunchBindings, PeerTables};
+use crate::bindings::{LaunchBindings, LoadedVector, PeerTables};
 use crate::cache_key;
 use crate::context::{ContextTable, MAX_RANKS, MAX_THREADS, OwnedContext};
 use crate::kernel::Fault;
@@ -39,6 +39,7 @@ pub use tape::{TapePage, Tapes};
 #[derive(Debug)]
 pub struct CallKernel<'a, T> {
     contexts: ContextTable,
+    vector: LoadedVector,
     peers: PeerTables,
     threads: [u64; MAX_THREADS],
     channels: [u64; MAX_RANKS],
@@ -64,6 +65,7 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
     pub const fn new() -> Self {
         Self {
             contexts: ContextTable::new(),
+            vector: LoadedVector::new(),
             peers: PeerTables::new(),
             threads: [0; MAX_THREADS],
             channels: [0; MAX_RANKS],
@@ -99,7 +101,7 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
         clock: &impl Clock,
         status: &mut Status,
     ) -> Result<(), Fault> {
-        let Self { contexts, peers, threads, channels, tapes } = self;
+        let Self { contexts, vector, peers, threads, channels, tapes } = self;
         let mut args = LaunchArgs::new_zeroed();
         memory.read(param.args, args.as_mut_bytes())?;
         status.sequence = args.sequence;
@@ -118,10 +120,13 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
             channels: load_handles(memory, param.channels, channels)?,
             host: param.host_thread,
         };
-        let plan = request::plan(&launch, context).and_then(|plan| {
-            request::load_peers(peers, memory, &launch, context.header().ranks)?;
-            Ok(plan)
-        });
+        let ranks = usize::try_from(context.header().ranks).unwrap_or(usize::MAX);
+        let planned = vector
+            .load(memory, &launch, ranks)
+            .and_then(|()| request::plan(&launch, context, vector.rows()))
+            .and_then(|planned| {
+                peers.load(memory, &launch, ranks, |peer| planned.needs(peer)).map(|()| planned.plan)
+            });
         let begun = clock.now_ns();
         let limit = begun.saturating_add(u64::from(param.acquire_ms) * 1_000_000);
         let mut session = Session::open(plane, param.comm, || {
@@ -143,9 +148,13 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
         };
         let resources = context.resources()?;
         let mut sink = CallSink::new(session.plane(), resources, &bindings, handles, time, param.reduces_all);
-        let plan =
-            plan.and_then(|plan| check_reductions::<T, _>(plan, context, &mut sink, param.reduces_all));
-        let submitted = submit(&launch, plan.as_ref().ok(), context, tapes.as_deref_mut(), &mut sink, status);
+        let tables = context.tables(vector.rows());
+        let plan = planned.and_then(|plan| {
+            let expansion = Expansion { plan: &plan, tables: &tables };
+            check_reductions::<T, _>(expansion, context, &mut sink, param.reduces_all).map(|()| plan)
+        });
+        let expansion = plan.as_ref().ok().map(|plan| Expansion { plan, tables: &tables });
+        let submitted = submit(&launch, expansion, context, tapes.as_deref_mut(), &mut sink, status);
         let failure = sink.failure().map(Fault::from);
         note(&sink, status);
         let submitted = submitted.map_err(|code| failure.unwrap_or(code.into()));
@@ -162,10 +171,28 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
     }
 }
 
+/// A plan, and what it refers to.
+#[derive(Clone, Copy)]
+struct Expansion<'a> {
+    plan: &'a Plan,
+    tables: &'a Tables<'a>,
+}
+
+impl Expansion<'_> {
+    fn emit(&self, sink: &mut impl TaskSink) -> Result<(), ErrorCode> {
+        (0..self.plan.chunks()).try_for_each(|chunk| self.plan.emit(chunk, self.tables, sink))
+    }
+
+    /// Whether a launch touches the user's input and output here, no peer's, and not as one memory.
+    fn is_two_buffers(&self) -> bool {
+        self.plan.shape().staging == Staging::Scratch && !self.plan.shape().in_place
+    }
+}
+
 /// Submits a launch: the host's start, the tasks of the plan if there is one, the host's done.
 fn submit<T, P, B>(
     launch: &Launch,
-    plan: Option<&Plan>,
+    expansion: Option<Expansion<'_>>,
     context: &OwnedContext,
     tapes: Option<&mut Tapes<T>>,
     sink: &mut CallSink<'_, P, B>,
@@ -177,15 +204,16 @@ where
     B: Bindings,
 {
     sink.task(ThreadId::MAIN, &Task::WaitStart)?;
-    if let Some(plan) = plan {
-        let wanted = cache_key::of(launch, plan, context, 0, None).map(|wanted| wanted.key);
+    if let Some(expansion) = expansion {
+        let Expansion { plan, tables } = expansion;
+        let wanted = cache_key::of(launch, plan, context, tables.vector, 0, None).map(|wanted| wanted.key);
         let outcome = match (wanted, tapes) {
             // The library replays two buffers, and tells them apart by their addresses.
-            (Some(key), _) if sink.plane().has_cache() && is_two_buffers(plan) => {
-                through_library::<T, _, _>(launch, plan, &Tag::new(&key, launch.timeout_ms), sink)
+            (Some(key), _) if sink.plane().has_cache() && expansion.is_two_buffers() => {
+                through_library::<T, _, _>(launch, expansion, &Tag::new(&key, launch.timeout_ms), sink)
             }
-            (Some(key), Some(tapes)) => through_tapes(plan, &key, tapes, sink),
-            (_, _) => emit(plan, &mut Pass::<T, _>::on(sink)).map(|()| CacheOutcome::Bypassed),
+            (Some(key), Some(tapes)) => through_tapes(expansion, &key, tapes, sink),
+            (_, _) => expansion.emit(&mut Pass::<T, _>::on(sink)).map(|()| CacheOutcome::Bypassed),
         };
         status.cache = outcome? as u8;
         status.chunks = u16::try_from(plan.chunks()).unwrap_or(u16::MAX);
@@ -193,19 +221,10 @@ where
     sink.task(ThreadId::MAIN, &Task::RecordDone)
 }
 
-fn emit(plan: &Plan, sink: &mut impl TaskSink) -> Result<(), ErrorCode> {
-    (0..plan.chunks()).try_for_each(|chunk| plan.emit(chunk, sink))
-}
-
-/// Whether a launch touches the user's input and output here, no peer's, and not as one memory.
-fn is_two_buffers(plan: &Plan) -> bool {
-    plan.shape().staging == Staging::Scratch && !plan.shape().in_place
-}
-
 /// Lets the library replay, or record while the tasks are submitted.
 fn through_library<T, P, B>(
     launch: &Launch,
-    plan: &Plan,
+    expansion: Expansion<'_>,
     tag: &Tag,
     sink: &mut CallSink<'_, P, B>,
 ) -> Result<CacheOutcome, ErrorCode>
@@ -223,9 +242,9 @@ where
         }
         // Nothing in a cache fails an operation: without a recording the tasks are submitted as ever.
         Ok(false) if sink.plane().call(&Call::CacheStart { tag, addrs, sizes }) == 0 => {}
-        _ => return emit(plan, &mut Pass::<T, _>::on(sink)).map(|()| CacheOutcome::Bypassed),
+        _ => return expansion.emit(&mut Pass::<T, _>::on(sink)).map(|()| CacheOutcome::Bypassed),
     }
-    let emitted = emit(plan, &mut Pass::<T, _>::on(sink));
+    let emitted = expansion.emit(&mut Pass::<T, _>::on(sink));
     let ended = sink.plane().call(&Call::CacheEnd(tag));
     if emitted.is_err() || ended != 0 {
         // Half a recording must never be found. That a clear fails changes nothing: the communicator goes, or the
@@ -237,7 +256,7 @@ where
 
 /// Replays what this kernel has recorded, or records while the tasks are submitted.
 fn through_tapes<T, P, B>(
-    plan: &Plan,
+    expansion: Expansion<'_>,
     key: &Key,
     tapes: &mut Tapes<T>,
     sink: &mut CallSink<'_, P, B>,
@@ -250,38 +269,38 @@ where
     if let Some(replayed) = tapes.replay(key, sink) {
         return replayed.map(|()| CacheOutcome::Hit);
     }
-    let tasks = count(plan, &mut Pass::<T, _>::counting(sink))?.tasks;
-    tapes.record(key, tasks, sink, |pass| emit(plan, pass))?;
+    let tasks = count(expansion, &mut Pass::<T, _>::counting(sink))?.tasks;
+    tapes.record(key, tasks, sink, |pass| expansion.emit(pass))?;
     Ok(CacheOutcome::Miss)
 }
 
-fn count<T, S>(plan: &Plan, counter: &mut Pass<'_, T, S>) -> Result<Counted, ErrorCode>
+fn count<T, S>(expansion: Expansion<'_>, counter: &mut Pass<'_, T, S>) -> Result<Counted, ErrorCode>
 where
     T: DerefMut<Target = [TapePage]>,
     S: TaskSink,
 {
-    emit(plan, counter)?;
+    expansion.emit(counter)?;
     Ok(counter.counted())
 }
 
 /// Refuses local reductions that neither the copy engine nor the data plane does.
 fn check_reductions<T, S>(
-    plan: Plan,
+    expansion: Expansion<'_>,
     context: &OwnedContext,
     sink: &mut S,
     reduces_all: bool,
-) -> Result<Plan, Fault>
+) -> Result<(), Fault>
 where
     T: DerefMut<Target = [TapePage]>,
     S: TaskSink,
 {
-    let Shape { dtype, reduce, .. } = *plan.shape();
+    let Shape { dtype, reduce, .. } = *expansion.plan.shape();
     let reduction = Reduction { dtype, op: reduce };
     if reduces_all
         || context.resources()?.sdma_reduces(reduction)
-        || count(&plan, &mut Pass::<T, S>::counting(sink))?.reduces == 0
+        || count(expansion, &mut Pass::<T, S>::counting(sink))?.reduces == 0
     {
-        return Ok(plan);
+        return Ok(());
     }
     Err(Fault { code: ErrorCode::PLANE_REDUCE, detail: dtype as u64 | (reduce as u64) << 8 })
 }

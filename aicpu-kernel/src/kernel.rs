@@ -14,7 +14,7 @@ use wire::program::Posted;
 use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent, TraceKind};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::bindings::PeerTables;
+use crate::bindings::{LoadedVector, PeerTables};
 use crate::context::{self, ContextTable};
 use crate::graphs::{CacheUse, Graphs};
 use crate::job::{Job, Opened};
@@ -51,6 +51,7 @@ pub struct Kernel<P, S, T> {
     vectors: Vectors,
     contexts: ContextTable,
     peers: PeerTables,
+    vector: LoadedVector,
     program: LoadedProgram,
     completions: Completions,
     job: Option<Job>,
@@ -74,6 +75,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             vectors: Vectors::new(),
             contexts: ContextTable::new(),
             peers: PeerTables::new(),
+            vector: LoadedVector::new(),
             program: LoadedProgram::new(),
             completions: Completions::new(),
             job: None,
@@ -238,9 +240,14 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             return Err(ErrorCode::CONTEXT_STALE.into());
         }
         request::check_start(&launch, context)?;
-        let plan = request::plan(&launch, context);
-        let ranks = context.header().ranks;
-        let plan = plan.and_then(|plan| self.load_peers(&launch, ranks).map(|()| plan));
+        let ranks = usize::try_from(context.header().ranks).unwrap_or(usize::MAX);
+        let planned = self
+            .vector
+            .load(&self.platform, &launch, ranks)
+            .and_then(|()| request::plan(&launch, context, self.vector.rows()));
+        let plan = planned.and_then(|planned| {
+            self.peers.load(&self.platform, &launch, ranks, |peer| planned.needs(peer)).map(|()| planned.plan)
+        });
         Ok(Opened { launch, context: index, plan })
     }
 
@@ -250,10 +257,6 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         let opened = self.open(self.program.launch(index)?)?;
         let behind = self.behind(index, job.operations)?;
         job.proceed(opened, behind)
-    }
-
-    fn load_peers(&mut self, launch: &Launch, ranks: u32) -> Result<(), Fault> {
-        request::load_peers(&mut self.peers, &self.platform, launch, ranks)
     }
 
     /// Expands and submits as much of the current job's chunk as fits. One chunk a call: however many there are, the
@@ -291,7 +294,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         }
         let context = self.contexts.get(job.context)?;
         if self.submission.is_done() {
-            let (graph, outcome) = self.graphs.obtain(job, context)?;
+            let (graph, outcome) = self.graphs.obtain(job, context, self.vector.rows())?;
             job.note(outcome);
             if outcome != CacheOutcome::Hit {
                 self.now_ns = self.platform.now_ns();
@@ -303,7 +306,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             self.submission.start(pages, &graph, |queue| context.is_pair(queue));
         }
         let graph = self.graphs.held().ok_or(ErrorCode::PLAN_INTERNAL)?;
-        let (_, rings) = context.split()?;
+        let (_, _, rings) = context.split()?;
         let turn =
             self.submission.turn(&mut self.platform, (self.graphs.pages(), graph), &self.vectors, rings)?;
         let status = &mut job.status;

@@ -9,6 +9,7 @@ mod capture;
 mod end;
 mod launch;
 mod operation;
+mod vector;
 mod work;
 
 use core::time::Duration;
@@ -18,10 +19,10 @@ use std::time::Instant;
 use aicpu_kernel::MAX_RANKS;
 use device_model::driver::LaunchTicket;
 use device_model::machine::Outcome;
-use wire::ErrorCode;
 use wire::launch::CacheMode;
 use wire::launch::{Algorithm, Staging};
 use wire::npu::Status;
+use wire::{DeviceAddr, ErrorCode};
 
 use crate::buffer::driver;
 use crate::cluster::Cluster;
@@ -31,6 +32,7 @@ use crate::resources::{Identity, RankResources, Resources};
 use capture::RankProgram;
 pub use capture::{Capture, Program, Slot};
 pub use operation::{Operation, Place};
+pub use vector::Vector;
 pub(crate) use work::Work;
 
 /// Interactions with the device per operation and rank: record, launch, wait.
@@ -84,7 +86,7 @@ pub struct Completed {
 }
 
 /// A launch on a rank that has not been waited for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct InFlight {
     pub(crate) sequence: u32,
     pub(crate) work: Work,
@@ -113,6 +115,8 @@ pub struct Communicator<'c> {
     retired: Vec<Resources>,
     /// What each program has on every rank, by the program's number.
     programs: HashMap<u32, Vec<RankProgram>>,
+    /// Where the vectors of launches in flight lie on each rank; empty until there is one.
+    vectors: Vec<DeviceAddr>,
     /// Programs captured so far.
     captured: u32,
     set_up: SetUp,
@@ -148,6 +152,7 @@ impl<'c> Communicator<'c> {
             resources: HashMap::new(),
             retired: Vec::new(),
             programs: HashMap::new(),
+            vectors: Vec::new(),
             captured: 0,
             set_up: SetUp::default(),
             poisoned: false,
@@ -277,7 +282,8 @@ fn is_settled(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
 
 fn refusal(cluster: &Cluster, rank: usize, state: &RankState) -> Option<(InFlight, Status)> {
     let npu = cluster.npu(u32::try_from(rank).ok()?);
-    let answers =
-        state.in_flight.iter().filter_map(|launched| Some((*launched, npu.status(launched.ticket)?)));
-    answers.into_iter().find(|(_, status)| status.code != 0)
+    let mut answers =
+        state.in_flight.iter().filter_map(|launched| Some((launched, npu.status(launched.ticket)?)));
+    let (launched, status) = answers.find(|(_, status)| status.code != 0)?;
+    Some((launched.clone(), status))
 }

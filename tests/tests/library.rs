@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use aicpu_tests::bench::{Bench, Case};
+use aicpu_tests::variants::Variant;
 use aicpu_tests::world::{Place, topology};
 use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Config, Operation};
@@ -58,7 +59,7 @@ const LARGE_PAGES: On = On::Aarch64 { page: 65536 };
 type Kind = (OpKind, Algorithm, Staging, DataType, ReduceOp);
 
 /// One of everything.
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 18] = [
     (OpKind::AllReduce, Algorithm::Ring, Staging::Scratch, DataType::Fp32, ReduceOp::Sum),
     (OpKind::AllReduce, Algorithm::Ring, Staging::Direct, DataType::Int32, ReduceOp::Max),
     (OpKind::AllReduce, Algorithm::HalvingDoubling, Staging::Scratch, DataType::Bf16, ReduceOp::Sum),
@@ -69,6 +70,14 @@ const KINDS: [Kind; 10] = [
     (OpKind::AllGather, Algorithm::Ring, Staging::Scratch, DataType::Int128, ReduceOp::Sum),
     (OpKind::AllGather, Algorithm::Nhr, Staging::Direct, DataType::Int8, ReduceOp::Sum),
     (OpKind::ReduceScatter, Algorithm::Nhr, Staging::Scratch, DataType::Uint16, ReduceOp::Sum),
+    (OpKind::AllReduce, Algorithm::Strict, Staging::Scratch, DataType::Fp32, ReduceOp::Sum),
+    (OpKind::Broadcast, Algorithm::Tree, Staging::Scratch, DataType::Fp16, ReduceOp::Sum),
+    (OpKind::Reduce, Algorithm::Tree, Staging::Scratch, DataType::Int32, ReduceOp::Max),
+    (OpKind::Scatter, Algorithm::Star, Staging::Scratch, DataType::Int8, ReduceOp::Sum),
+    (OpKind::Gather, Algorithm::Star, Staging::Scratch, DataType::Fp64, ReduceOp::Sum),
+    (OpKind::AllToAll, Algorithm::Pairwise, Staging::Scratch, DataType::Fp32, ReduceOp::Sum),
+    (OpKind::AllToAllV, Algorithm::Pairwise, Staging::Scratch, DataType::Int16, ReduceOp::Sum),
+    (OpKind::Barrier, Algorithm::Nb, Staging::Scratch, DataType::Fp32, ReduceOp::Sum),
 ];
 
 /// Runs every kind twice, on buffers that move; returns how many operations were verified.
@@ -82,8 +91,10 @@ fn verify(ranks: u32, place: Place, count: u64, options: Options, kinds: &[Kind]
         if place == Place::TwoServers && algorithm == Algorithm::MeshTwoShot && staging == Staging::Direct {
             continue;
         }
-        let operation = Operation { op, count, dtype, reduce, algorithm, staging, chunk: 0, piece: 0 };
+        let variant = Variant { op, algorithm, staging };
+        let operation = Operation { dtype, reduce, ..variant.operation(count, ranks, verified as u64) };
         for turn in 0..2 {
+            let operation = operation.clone();
             let case = Case { operation, in_place: false, shift: turn, seed: verified as u64 };
             bench.run(&case).unwrap_or_else(|error| panic!("{place:?}, {case:?}: {error}"));
             verified += 1;
@@ -98,20 +109,20 @@ fn verify(ranks: u32, place: Place, count: u64, options: Options, kinds: &[Kind]
 fn eight_ranks_through_the_object_of_this_host() {
     for place in [Place::OneServer, Place::TwoServers, Place::UnifiedBus] {
         let Some(options) = options(On::Host, None) else { return };
-        assert!(verify(8, place, 1000, options, &KINDS) >= 18);
+        assert!(verify(8, place, 1000, options, &KINDS) >= 30);
     }
 }
 
 #[test]
 fn eight_ranks_through_the_object_of_the_aicpu() {
     let Some(options) = options(SMALL_PAGES, None) else { return };
-    assert_eq!(verify(8, Place::OneServer, 1000, options, &KINDS), 20);
+    assert_eq!(verify(8, Place::OneServer, 1000, options, &KINDS), 36);
 }
 
 #[test]
 fn four_ranks_across_servers_with_large_pages() {
     let Some(options) = options(LARGE_PAGES, None) else { return };
-    assert!(verify(4, Place::TwoServers, 777, options, &KINDS) >= 18);
+    assert!(verify(4, Place::TwoServers, 777, options, &KINDS) >= 30);
 }
 
 #[test]
@@ -129,7 +140,7 @@ fn rings_that_fill_up_are_waited_for() {
         algorithm: Algorithm::Ring,
         staging: Staging::Scratch,
         chunk: 1,
-        piece: 0,
+        ..Operation::default()
     };
     bench.run(&Case { operation, in_place: false, shift: 0, seed: 1 }).unwrap();
     bench.finish().unwrap();

@@ -220,7 +220,8 @@ fn not_executed(comm: &Communicator<'_>, rank: u32, entry: &Pending) -> Report {
 
 /// Returns the first rank that has something else in flight than rank 0, launch by launch.
 fn differing(comm: &Communicator<'_>) -> Option<u32> {
-    let works = |state: &RankState| state.in_flight.iter().map(|launched| launched.work).collect::<Vec<_>>();
+    let works =
+        |state: &RankState| state.in_flight.iter().map(|launched| launched.work.clone()).collect::<Vec<_>>();
     let first = comm.ranks.first().map(works)?;
     (0..).zip(&comm.ranks).find(|(_, state)| works(state) != first).map(|(rank, _)| rank)
 }

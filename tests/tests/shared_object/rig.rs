@@ -3,19 +3,20 @@
 // UNSAFETY: loads a shared object and calls into it.
 #![expect(unsafe_code, reason = "the boundary that is tested")]
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use aicpu_tests::reference::{Collector, Labelled};
+use aicpu_tests::variants::Variant;
 use host_launcher::communicator::Operation;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use task_graph::{Caps, RegionId, RegionKind, Span, Task};
-use templates::{Needs, Plan, Shape};
+use templates::{Needs, Plan, Shape, Tables};
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
-use wire::launch::{Algorithm, Buffer, OpKind, PeerBuffer, Staging};
+use wire::launch::{Algorithm, Buffer, OpKind, PeerBuffer, Staging, VectorRow};
 use wire::npu::{Protocol, Status, roce, sdma, ub};
 use wire::param::KernelParam;
-use wire::{ABI_MAJOR, DataType, Descriptor, DeviceAddr, ErrorCode, LaunchArgs, ReduceOp, Reduction};
+use wire::{ABI_MAJOR, Descriptor, DeviceAddr, ErrorCode, LaunchArgs, Reduction};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::plane;
@@ -31,6 +32,7 @@ const STATUS: u64 = 0x200;
 const THREADS: u64 = 0x1000;
 const CHANNELS: u64 = 0x2000;
 const PEERS: [u64; 2] = [0x3000, 0x5000];
+const VECTOR: u64 = 0x7000;
 const CONTEXT: u64 = 0x8000;
 const SCRATCH: u64 = 0x7300_0000_0000;
 const HOST: u64 = 0xbeef_0001;
@@ -77,16 +79,11 @@ impl Loaded {
 }
 
 /// What is launched.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Case {
-    pub(crate) op: OpKind,
-    pub(crate) algorithm: Algorithm,
-    pub(crate) staging: Staging,
+    pub(crate) operation: Operation,
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
-    pub(crate) count: u64,
-    pub(crate) dtype: DataType,
-    pub(crate) reduce: ReduceOp,
     pub(crate) protocol: Protocol,
     pub(crate) in_place: bool,
     /// Bytes of scratch.
@@ -96,16 +93,13 @@ pub(crate) struct Case {
 }
 
 impl Case {
+    /// An operation of 1,000 fp32 elements in scratch, at the rank in the middle.
     pub(crate) fn new(op: OpKind, algorithm: Algorithm, ranks: u32) -> Self {
+        let variant = Variant { op, algorithm, staging: Staging::Scratch };
         Self {
-            op,
-            algorithm,
-            staging: Staging::Scratch,
+            operation: variant.operation(1000, ranks, 1),
             rank: ranks / 2,
             ranks,
-            count: 1000,
-            dtype: DataType::Fp32,
-            reduce: ReduceOp::Sum,
             protocol: Protocol::Hccs,
             in_place: false,
             scratch: 1 << 20,
@@ -113,8 +107,20 @@ impl Case {
         }
     }
 
+    /// Changes the operation.
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Operation)) -> Self {
+        change(&mut self.operation);
+        self
+    }
+
+    /// The same with other counts.
+    pub(crate) fn resized(self, count: u64) -> Self {
+        let operation = Variant::resized(&self.operation, count, self.ranks, 1);
+        Self { operation, ..self }
+    }
+
     fn needs(&self) -> Needs {
-        Needs::of(self.algorithm, self.ranks)
+        Needs::of(self.operation.algorithm, self.ranks)
     }
 
     fn link(&self) -> (u32, u32, u64) {
@@ -131,44 +137,45 @@ impl Case {
         Caps { reduce_types, reduce_ops, write_notify: self.protocol != Protocol::Roce }
     }
 
-    /// Bytes of input and output.
-    pub(crate) fn sizes(&self) -> [u64; 2] {
-        let operation = Operation {
-            op: self.op,
-            count: self.count,
-            dtype: self.dtype,
-            reduce: self.reduce,
-            algorithm: self.algorithm,
-            staging: self.staging,
-            chunk: 0,
-            piece: 0,
-        };
-        let (input, output) = operation.buffer_bytes(self.ranks).expect("small");
+    /// Bytes of input and output of a rank.
+    fn sizes(&self, rank: u32) -> [u64; 2] {
+        let (input, output) = self.operation.buffer_bytes(rank, self.ranks).expect("small");
         [input, output]
+    }
+
+    /// The rows of this rank; none where the operation has no vector.
+    fn rows(&self) -> &[VectorRow] {
+        self.operation.vector.as_ref().map_or(&[], |vector| vector.rows(self.rank))
+    }
+
+    fn tables(&self) -> Tables<'_> {
+        Tables { vector: self.rows(), servers: &[0], pods: &[0] }
     }
 
     /// The plan, made here from the case alone.
     pub(crate) fn plan(&self) -> Result<Plan, ErrorCode> {
         let (types, ops, _) = self.link();
-        let inline =
-            self.ranks == 1 || types >> self.dtype as u32 & 1 == 1 && ops >> self.reduce as u32 & 1 == 1;
-        Plan::new(&Shape {
-            op: self.op,
-            algorithm: self.algorithm,
-            staging: self.staging,
+        let Operation { op, algorithm, levels, staging, root, count, dtype, reduce, .. } = self.operation;
+        let inline = self.ranks == 1 || types >> dtype as u32 & 1 == 1 && ops >> reduce as u32 & 1 == 1;
+        let shape = Shape {
+            op,
+            algorithm,
+            levels,
+            staging,
             rank: self.rank,
             ranks: self.ranks,
-            count: self.count,
-            dtype: self.dtype,
-            reduce: self.reduce,
+            root,
+            count,
+            dtype,
+            reduce,
             scratch_len: self.scratch,
             threads: self.needs().threads,
             inline_reduce: inline,
-            in_place: self.in_place,
+            in_place: self.in_place && self.sizes(self.rank).iter().all(|bytes| *bytes > 0),
             chunk: 0,
             piece: 0,
-        })
-        .map_err(|error| error.code)
+        };
+        Plan::new(&shape, &self.tables()).map_err(|error| error.code)
     }
 
     fn start_index(&self) -> u32 {
@@ -221,7 +228,8 @@ impl Rig {
             comm,
             reserved: [0; 5],
         };
-        let mut rig = Self { case, memory, args: LaunchArgs::default(), param, buffers: [0; 2] };
+        let mut rig =
+            Self { case: case.clone(), memory, args: LaunchArgs::default(), param, buffers: [0; 2] };
         let context = rig.context(instance);
         rig.write(CONTEXT, &context);
         let threads: Vec<u64> = (0..u64::from(needs.threads)).map(|index| 0xa000 + 16 * index).collect();
@@ -231,20 +239,24 @@ impl Rig {
         let peers = (0..case.ranks).filter(|peer| *peer != case.rank);
         let channels = channels.into_iter().zip(peers).collect();
         plane::with(|plane| *plane = plane::Plane { threads, channels, host: HOST, ..Default::default() });
+        let (operation, rows) = (rig.case.operation.clone(), rig.case.rows().to_vec());
+        rig.write(VECTOR, rows.as_bytes());
         rig.args = LaunchArgs {
             blocks: 1,
             sequence: 1,
             instance,
             epoch: 3,
-            op: case.op as u8,
-            dtype: case.dtype as u8,
-            reduce: if case.op == OpKind::AllGather { 0 } else { case.reduce as u8 },
-            algorithm: case.algorithm as u8,
-            staging: case.staging as u8,
-            count: case.count,
+            op: operation.op as u8,
+            dtype: operation.dtype as u8,
+            reduce: operation.reduce as u8,
+            algorithm: operation.algorithm as u8,
+            staging: operation.staging as u8,
+            count: operation.count,
+            root: operation.root,
+            vector: DeviceAddr(if rows.is_empty() { 0 } else { MEMORY + VECTOR }),
             context: DeviceAddr(MEMORY + CONTEXT),
             context_len: u32::try_from(context.len()).expect("small"),
-            start_notify: 40 + case.start_index(),
+            start_notify: 40 + rig.case.start_index(),
             done_notify: 5,
             timeout_ms: TIMEOUT_S * 1000 - 1,
             ..LaunchArgs::default()
@@ -284,7 +296,8 @@ impl Rig {
                 token: 9,
                 generation: 1,
                 rank,
-                reserved: 0,
+                server: 0,
+                pod: 0,
             })
             .collect();
         let pair = case.protocol.uses_queue_pair();
@@ -314,26 +327,24 @@ impl Rig {
 
     /// Gives the launch other buffers, the `set`-th, at this rank and at the peers.
     pub(crate) fn bind(&mut self, set: u64) {
-        let case = self.case;
-        let [input_len, output_len] = case.sizes();
+        let case = self.case.clone();
         let input = 0x7100_0000_0000 + set * 0x40_0000;
-        let output = if !case.in_place { 0x7200_0000_0000 + set * 0x40_0000 } else { input };
-        let share = u64::from(case.rank) * input_len.min(output_len);
-        // The share of this rank lies at its place in the whole.
+        let output = if case.in_place { input } else { 0x7200_0000_0000 + set * 0x40_0000 };
         let (mut own_input, mut own_output) = (address(input, case.rank), address(output, case.rank));
         if case.in_place {
-            match case.op {
-                OpKind::AllGather => own_input += share,
-                OpKind::ReduceScatter => own_output += share,
-                _ => {}
-            }
+            // The share of this rank lies at its place in the whole.
+            let (in_input, in_output) = case.operation.in_place(case.rank);
+            (own_input, own_output) = (own_input + in_input, own_output + in_output);
         }
         self.buffers = [input, output];
-        let direct = case.staging == Staging::Direct;
-        for (table, (base, len)) in PEERS.into_iter().zip([(input, input_len), (output, output_len)]) {
-            let rows: Vec<_> = (0..case.ranks)
-                .map(|rank| PeerBuffer { addr: DeviceAddr(address(base, rank)), len, token: 1, reserved: 0 })
-                .collect();
+        let [input_len, output_len] = case.sizes(case.rank);
+        let direct = case.operation.staging == Staging::Direct;
+        for ((table, base), which) in PEERS.into_iter().zip([input, output]).zip([0, 1]) {
+            let row = |rank| {
+                let len = case.sizes(rank)[which];
+                PeerBuffer { addr: DeviceAddr(address(base, rank)), len, token: 1, reserved: 0 }
+            };
+            let rows: Vec<_> = (0..case.ranks).map(row).collect();
             self.write(table, rows.as_bytes());
         }
         let buffer = |addr, len, table| Buffer {
@@ -399,7 +410,7 @@ impl Rig {
         let plan = self.case.plan().expect("a case with a plan");
         let mut collector = Collector::new(self.case.caps());
         for chunk in 0..plan.chunks() {
-            plan.emit(chunk, &mut collector).expect("a collector takes everything");
+            plan.emit(chunk, &self.case.tables(), &mut collector).expect("a collector takes everything");
         }
         let mut lines = self.prologue(timeout);
         for Labelled { thread, task, .. } in &collector.tasks {

@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use std::collections::BTreeMap;
 
 use aicpu_wire::context::{ChannelEntry, ContextHeader, RegionEntry, TableRef, ThreadEntry};
-use aicpu_wire::launch::{Algorithm, Buffer, OpKind, PeerBuffer, Staging};
+use aicpu_wire::launch::{Algorithm, Buffer, ElementRange, OpKind, PeerBuffer, Staging, VectorRow};
 use aicpu_wire::npu::{self, ChannelSlot, Protocol, QueueSlot, RegionSlot, Status};
 use aicpu_wire::param::KernelParam;
 use aicpu_wire::program::{ProgramEntry, ProgramHeader, ProgramOperand};
@@ -61,7 +61,7 @@ macro_rules! layouts {
     };
 }
 
-fn layouts() -> [Layout; 20] {
+fn layouts() -> [Layout; 22] {
     layouts! {
         ContextHeader {
             magic abi_major abi_minor total_len header_crc body_crc instance epoch rank ranks device
@@ -69,7 +69,7 @@ fn layouts() -> [Layout; 20] {
         }
         TableRef { offset count stride reserved }
         ThreadEntry { ring depth queue reserved notify_base notify_count reserved1 }
-        RegionEntry { addr len token generation rank reserved }
+        RegionEntry { addr len token generation rank server pod }
         ChannelEntry {
             peer index protocol reserved local_notify remote_notify reduce_types reduce_ops max_len ring depth
             queue reserved1 reserved2
@@ -85,12 +85,15 @@ fn layouts() -> [Layout; 20] {
         Cqe { task address code queue step peer position skeleton opcode reserved phase }
         LaunchArgs {
             magic abi blocks sequence checksum instance epoch op dtype reduce algorithm count chunk piece context
-            context_len staging cache kind reserved input output start_notify done_notify timeout_ms reserved1 reserved2
+            context_len staging cache kind reserved input output start_notify done_notify timeout_ms root vector
+            levels reserved1 reserved2
         }
+        VectorRow { send receive }
+        ElementRange { first count }
         Buffer { addr len token reserved peers }
         ProgramHeader { magic abi_major abi_minor total_len checksum count instance epoch bindings reserved }
         ProgramEntry {
-            op dtype reduce algorithm staging reserved count chunk piece context context_len start_base input output
+            op dtype reduce algorithm staging reserved count vector root levels chunk piece context context_len start_base input output
         }
         ProgramOperand { slot reserved offset len }
         PeerBuffer { addr len token reserved }
