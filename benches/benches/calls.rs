@@ -22,7 +22,7 @@ fn nothing(a: u64, b: u64, c: u64, d: u64, e: u64) -> i32 {
 }
 
 impl DataPlane for Nothing {
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, call: &Call<'_>) -> i32 {
         let function = self.function;
         match *call {

@@ -126,7 +126,8 @@ fn reduced(len: u64, how: Reduction) -> (u64, hcomm::HcommDataType, hcomm::Hcomm
 }
 
 impl DataPlane for Linked {
-    #[inline]
+    // Always inlined: where a call is made its kind is known, and nothing is left of the value but the C call.
+    #[inline(always)]
     fn call(&mut self, call: &Call<'_>) -> i32 {
         match *call {
             Call::Local { thread, transfer } => {

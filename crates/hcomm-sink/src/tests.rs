@@ -135,3 +135,56 @@ fn calls_have_the_documented_numbers() {
         assert_eq!(cells[at - 1], format!("{}", call.number()), "{name}");
     }
 }
+
+#[test]
+fn types_reductions_and_protocols_have_the_numbers_of_the_header() {
+    use vendor_abi::hcomm as c;
+    use wire::npu::Protocol;
+    let types = [
+        (DataType::Int8, c::HCOMM_INT8),
+        (DataType::Int16, c::HCOMM_INT16),
+        (DataType::Int32, c::HCOMM_INT32),
+        (DataType::Fp16, c::HCOMM_FP16),
+        (DataType::Fp32, c::HCOMM_FP32),
+        (DataType::Int64, c::HCOMM_INT64),
+        (DataType::Uint64, c::HCOMM_UINT64),
+        (DataType::Uint8, c::HCOMM_UINT8),
+        (DataType::Uint16, c::HCOMM_UINT16),
+        (DataType::Uint32, c::HCOMM_UINT32),
+        (DataType::Fp64, c::HCOMM_FP64),
+        (DataType::Bf16, c::HCOMM_BFP16),
+        (DataType::Int128, c::HCOMM_INT128),
+        (DataType::Hif8, c::HCOMM_HIF8),
+        (DataType::Fp8E4m3, c::HCOMM_FP8E4M3),
+        (DataType::Fp8E5m2, c::HCOMM_FP8E5M2),
+        (DataType::Fp8E8m0, c::HCOMM_FP8E8M0),
+    ];
+    assert_eq!(types.len(), DataType::ALL.len());
+    assert!(types.iter().all(|&(ours, theirs)| ours as u32 == theirs));
+    let ops = [
+        (ReduceOp::Sum, c::HCOMM_SUM),
+        (ReduceOp::Prod, c::HCOMM_PROD),
+        (ReduceOp::Max, c::HCOMM_MAX),
+        (ReduceOp::Min, c::HCOMM_MIN),
+    ];
+    assert!(ops.iter().all(|&(ours, theirs)| ours as u32 == theirs));
+    assert_eq!(Protocol::Hccs as u32, c::HCOMM_PROTOCOL_HCCS);
+    assert_eq!(Protocol::Roce as u32, c::HCOMM_PROTOCOL_ROCE);
+    assert_eq!(Protocol::Ub as u32, c::HCOMM_PROTOCOL_UB_CTP);
+}
+
+#[test]
+fn the_param_of_the_header_is_that_of_the_wire() {
+    use core::mem::offset_of;
+    use vendor_abi::param::{AICPU_TS_PARAM_MAGIC, AICPU_TS_PARAM_REDUCES_ALL, AicpuTsParam as Theirs};
+    use wire::param::KernelParam as Ours;
+    macro_rules! same {
+        ($($field:ident)+) => { $(assert_eq!(offset_of!(Ours, $field), offset_of!(Theirs, $field), stringify!($field));)+ };
+    }
+    same! {
+        magic abi size args status threads channels thread_count channel_count host_thread memory mapped memory_len
+        flags acquire_ms comm reserved
+    }
+    assert_eq!(size_of::<Ours>(), size_of::<Theirs>());
+    assert_eq!((Ours::MAGIC, Ours::REDUCES_ALL), (AICPU_TS_PARAM_MAGIC, AICPU_TS_PARAM_REDUCES_ALL));
+}

@@ -36,7 +36,7 @@ pub(crate) struct Noted {
 }
 
 impl DataPlane for Noted {
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, call: &Call<'_>) -> i32 {
         let (opens, closes) = match call {
             Call::Acquire(_) => (COMMUNICATOR, 0),
@@ -64,7 +64,7 @@ impl DataPlane for Noted {
 }
 
 impl Noted {
-    #[inline]
+    #[inline(always)]
     fn task(&mut self, call: &Call<'_>) -> i32 {
         #[cfg(aicpu_test_panic)]
         assert!(!matches!(call, Call::ThreadRecord { .. }), "the defect that a test wants");

@@ -9,5 +9,6 @@ mod descriptors;
 mod document;
 mod golden;
 mod launch;
+mod param;
 mod program;
 mod samples;
