@@ -19,6 +19,7 @@ use crate::{command, setup, size, workspace};
 pub(crate) const DIR_VARIABLE: &str = "AICPU_SO_DIR";
 /// The C compiler for the AICPU's processor.
 pub(crate) const CROSS_CC: &str = "aarch64-linux-gnu-gcc";
+const PROFILE: &str = "image";
 /// Largest kernel for the AICPU, stripped, bytes.
 const MOST_BYTES: u64 = 96 << 10;
 
@@ -103,6 +104,8 @@ pub(crate) fn lint() -> Result<()> {
         "--package",
         CUSTOM.package,
         "--lib",
+        "--profile",
+        PROFILE,
         "--target",
         &machine.target,
     ]);
@@ -146,9 +149,8 @@ fn build_for(machine: &Machine) -> Result<()> {
 
 /// Builds one object, as it is loaded and with its symbols, and its JSON.
 fn build_object(machine: &Machine, object: &Object, into: &Path) -> Result<()> {
-    let profile = "image";
     let mut cargo = command::cargo("rustc");
-    cargo.args(["--quiet", "--package", object.package, "--profile", profile, "--target", &machine.target]);
+    cargo.args(["--quiet", "--package", object.package, "--profile", PROFILE, "--target", &machine.target]);
     cargo.args(["--lib", "--crate-type", "staticlib"]);
     cargo.env("CARGO_TARGET_DIR", &machine.build_dir).envs(object.variables.iter().copied());
     let remap = format!("--remap-path-prefix={}/=", workspace::root().display());
@@ -157,7 +159,7 @@ fn build_object(machine: &Machine, object: &Object, into: &Path) -> Result<()> {
         cargo.env("RUSTC", rustc);
     }
     command::run(&mut cargo)?;
-    let archive = machine.build_dir.join(&machine.target).join(profile).join(object.archive);
+    let archive = machine.build_dir.join(&machine.target).join(PROFILE).join(object.archive);
     link(object, &archive, &into.join(object.file), true)?;
     link(object, &archive, &into.join(object.file).with_extension("full.so"), false)?;
     let description = json!({ object.entry: { "opInfo": {
