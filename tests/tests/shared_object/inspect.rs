@@ -67,6 +67,20 @@ fn the_object_asks_for_the_data_plane_and_mem_alone() {
 }
 
 #[test]
+fn no_instruction_names_a_register_above_el0() {
+    use object::{Object, ObjectSection};
+    let Some(path) = aicpu("libaicpu_ts_kernel.so") else { return };
+    let bytes = std::fs::read(path).expect("readable");
+    let file = object::File::parse(&*bytes).expect("ELF");
+    let code = file.section_by_name(".text").expect("there is code").data().expect("in the file");
+    let words = code.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes")));
+    // MRS and MSR (Arm ARM C6.2): bits 31 to 22 fixed, bit 21 the direction, bit 20 set; op1 in bits 18 to 16.
+    let moves: Vec<u32> = words.filter(|word| word & 0xffd0_0000 == 0xd510_0000).collect();
+    assert!(moves.len() >= 2, "the clock is read: {moves:x?}");
+    assert!(moves.iter().all(|word| word >> 16 & 7 == 3), "op1 is 3 for what EL0 may name: {moves:x?}");
+}
+
+#[test]
 fn a_custom_operator_is_as_clean() {
     let Some(path) = aicpu("libcustom_all_gather.so") else { return };
     let found = Inspection::read(&path).expect("readable");
