@@ -18,7 +18,6 @@ use crate::{Window, cpu};
 #[derive(Debug)]
 pub struct Npu {
     window: Window,
-    traced: u64,
     counts: bool,
 }
 
@@ -26,7 +25,7 @@ impl Npu {
     /// Takes a window; it must be the only one over its memory.
     #[must_use]
     pub const fn new(window: Window) -> Self {
-        Self { window, traced: 0, counts: false }
+        Self { window, counts: false }
     }
 
     /// Makes the cycle counter this NPU's clock: where one cycle is one instruction, every time the kernel measures
@@ -108,15 +107,18 @@ impl Clock for Npu {
 
 impl Trace for Npu {
     fn event(&mut self, event: TraceEvent) {
-        let offset = npu::TRACE + self.traced % npu::TRACE_DEPTH * size_of::<TraceEvent>() as u64;
-        let slot = DeviceAddr(self.window.device_addr().0.wrapping_add(offset));
-        self.traced = self.traced.wrapping_add(1);
+        let base = self.window.device_addr().0;
+        let Ok(tail) = self.window.table_word(npu::TRACE_TAIL) else { return };
+        // ORDER: this kernel is the only writer. The count lives in the ring, so that one that starts anew goes on
+        // behind what an earlier one has recorded.
+        let recorded = tail.load(Ordering::Relaxed);
+        let offset = npu::TRACE + recorded % npu::TRACE_DEPTH * size_of::<TraceEvent>() as u64;
         // Both lie in the tables, so neither is ever refused.
-        if self.window.write(slot, event.as_bytes()).is_ok()
+        if self.window.write(DeviceAddr(base.wrapping_add(offset)), event.as_bytes()).is_ok()
             && let Ok(tail) = self.window.table_word(npu::TRACE_TAIL)
         {
             // ORDER: pairs with the reader's acquire load: the events below the tail are complete.
-            tail.store(self.traced, Ordering::Release);
+            tail.store(recorded.wrapping_add(1), Ordering::Release);
         }
     }
 }
