@@ -10,7 +10,6 @@ use hal::{Clock, DmaFence, Doorbell, Platform, Rebase, SharedMemory, Trace};
 use volatile::VolatilePtr;
 use volatile::access::WriteOnly;
 use wire::{Descriptor, DeviceAddr, ErrorCode, TraceEvent, npu};
-use zerocopy::IntoBytes;
 
 use crate::{Window, cpu};
 
@@ -107,16 +106,15 @@ impl Clock for Npu {
 
 impl Trace for Npu {
     fn event(&mut self, event: TraceEvent) {
-        let base = self.window.device_addr().0;
         let Ok(tail) = self.window.table_word(npu::TRACE_TAIL) else { return };
         // ORDER: this kernel is the only writer. The count lives in the ring, so that one that starts anew goes on
         // behind what an earlier one has recorded.
         let recorded = tail.load(Ordering::Relaxed);
         let offset = npu::TRACE + recorded % npu::TRACE_DEPTH * size_of::<TraceEvent>() as u64;
+        let words: [u64; 4] = zerocopy::transmute!(event);
         // Both lie in the tables, so neither is ever refused.
-        if self.window.write(DeviceAddr(base.wrapping_add(offset)), event.as_bytes()).is_ok()
-            && let Ok(tail) = self.window.table_word(npu::TRACE_TAIL)
-        {
+        if let Ok(slot) = self.window.table_words::<4>(offset) {
+            slot.iter().zip(words).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
             // ORDER: pairs with the reader's acquire load: the events below the tail are complete.
             tail.store(recorded.wrapping_add(1), Ordering::Release);
         }
