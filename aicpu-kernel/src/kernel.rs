@@ -234,6 +234,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         let window = self.platform.window();
         let (index, decoded) = self.contexts.find(&self.platform, window, &launch)?;
         if decoded {
+            self.now_ns = self.platform.now_ns();
             self.platform.event(TraceEvent::context_decoded(self.now_ns, &launch));
         }
         let context = self.contexts.get(index)?;

@@ -9,10 +9,12 @@ mod capture;
 mod end;
 mod launch;
 mod operation;
+mod pending;
 mod work;
 
 use core::time::Duration;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use aicpu_kernel::MAX_RANKS;
@@ -25,12 +27,13 @@ use wire::npu::Status;
 
 use crate::buffer::driver;
 use crate::cluster::Cluster;
-use crate::diagnosis;
+use crate::diagnosis::{self, OnWarning, Warning};
 use crate::error::{Error, Result};
 use crate::resources::{Identity, RankResources, Resources};
 use capture::RankProgram;
 pub use capture::{Capture, Program, Slot};
 pub use operation::{Operation, Place};
+pub use pending::{PendingOperation, Progress};
 pub(crate) use work::Work;
 
 /// Interactions with the device per operation and rank: record, launch, wait.
@@ -49,6 +52,12 @@ pub struct Config {
     pub timeout_source: String,
     /// Whether kernels may replay recorded graphs and keep them.
     pub cache: CacheMode,
+    /// After how much waiting to warn, ascending; what comes after the timeout is not reached.
+    pub warn_after: Vec<Duration>,
+    /// Whom to warn.
+    pub on_warning: OnWarning,
+    /// Folder for dumps of all ranks when an operation fails; none are written without one.
+    pub dump: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -59,6 +68,9 @@ impl Default for Config {
             timeout: Duration::from_secs(1836),
             timeout_source: "the default of HCCL_EXEC_TIMEOUT".to_owned(),
             cache: CacheMode::On,
+            warn_after: [1, 10, 60].map(Duration::from_secs).to_vec(),
+            on_warning: OnWarning::default(),
+            dump: None,
         }
     }
 }
@@ -88,15 +100,15 @@ pub struct Completed {
 pub(crate) struct InFlight {
     pub(crate) sequence: u32,
     pub(crate) work: Work,
-    ticket: LaunchTicket,
+    pub(crate) ticket: LaunchTicket,
     /// Count of the done notify once this operation is done.
-    done_at: u64,
+    pub(crate) done_at: u64,
 }
 
 /// State of one rank.
 #[derive(Debug)]
 pub(crate) struct RankState {
-    done_notify: u32,
+    pub(crate) done_notify: u32,
     done_count: u64,
     pub(crate) launched: u32,
     pub(crate) in_flight: VecDeque<InFlight>,
@@ -117,6 +129,10 @@ pub struct Communicator<'c> {
     captured: u32,
     set_up: SetUp,
     poisoned: bool,
+    /// What all ranks are known to have been asked for alike at least once.
+    agreed: HashSet<Work>,
+    /// The one of these that was launched last: what most launches are.
+    last_agreed: Option<Work>,
 }
 
 impl<'c> Communicator<'c> {
@@ -151,6 +167,8 @@ impl<'c> Communicator<'c> {
             captured: 0,
             set_up: SetUp::default(),
             poisoned: false,
+            agreed: HashSet::new(),
+            last_agreed: None,
         })
     }
 
@@ -182,32 +200,106 @@ impl<'c> Communicator<'c> {
     pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
         let started = Instant::now();
         let deadline = started.checked_add(self.config.timeout);
-        let cluster = self.cluster;
-        let ranks = &self.ranks;
-        let settled = || ranks.iter().enumerate().all(|(rank, state)| is_settled(cluster, rank, state));
-        let refused =
-            || ranks.iter().enumerate().any(|(rank, state)| refusal(cluster, rank, state).is_some());
-        // A rank that was refused never signals its peers: waiting for those would only delay the message.
-        let mut turns = 0_u32;
-        let outcome = cluster.machine().run_until(
-            || {
-                turns = turns.wrapping_add(1);
-                settled() || (turns.is_multiple_of(64) && refused())
-            },
-            deadline,
-        );
+        let (outcome, is_agreed) = self.wait(started, deadline);
         // A helper may have carried out the last task after this thread looked at the clock.
+        let settled = || (0..self.ranks.len()).all(|rank| self.is_done(rank));
         let done = outcome == Outcome::Done || (outcome == Outcome::Deadline && settled());
-        if done && !refused() {
+        if done && is_agreed && !self.is_refused() {
             return Ok(self.collect());
         }
         self.poisoned = true;
         Err(diagnosis::explain(self, outcome, started))
     }
 
-    /// Returns the kernel's answer to the newest launch of a rank that was refused, and its operation.
-    pub(crate) fn refusal_of(&self, rank: usize) -> Option<(InFlight, Status)> {
-        refusal(self.cluster, rank, &self.ranks[rank])
+    /// Runs the machine until everything is done, or it is known that it will not be: at the deadline, at an error,
+    /// at a refusal, or when ranks were asked for different things, which the second value denies. Warns meanwhile.
+    fn wait(&mut self, started: Instant, deadline: Option<Instant>) -> (Outcome, bool) {
+        let (mut news, mut stage, mut executed) = (self.news(), 0, None);
+        let is_new = !news.is_empty();
+        let mut turns = 0_u32;
+        let (outcome, is_agreed) = loop {
+            let next = self.config.warn_after.get(stage).and_then(|after| started.checked_add(*after));
+            let until = [next, deadline].into_iter().flatten().min();
+            let mut is_agreed = true;
+            // A rank that was refused never signals its peers: waiting for those would only delay the message.
+            let outcome = self.cluster.machine().run_until(
+                || {
+                    turns = turns.wrapping_add(1);
+                    let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
+                    if settled || !turns.is_multiple_of(64) {
+                        return settled;
+                    }
+                    is_agreed = self.agree(&mut news);
+                    !is_agreed || self.is_refused()
+                },
+                until,
+            );
+            let early = next.filter(|next| deadline.is_none_or(|deadline| *next < deadline));
+            if outcome != Outcome::Deadline || early.is_none() {
+                break (outcome, is_agreed);
+            }
+            let total =
+                (0..self.size()).map(|rank| self.cluster.machine().snapshot(rank).executed_total()).sum();
+            let since = total - executed.replace(total).unwrap_or(0_u64);
+            self.config.on_warning.warn(&Warning::of(self, started.elapsed(), since));
+            stage += 1;
+        };
+        if outcome == Outcome::Done && is_agreed && is_new {
+            // All ranks are done with it: they were asked for the same.
+            let works = self.ranks.iter().flat_map(|state| &state.in_flight).map(|own| own.work);
+            self.last_agreed = works.clone().last();
+            self.agreed.extend(works);
+        }
+        (outcome, is_agreed)
+    }
+
+    /// Returns the sequences in flight at which some rank does what has never been done before.
+    fn news(&self) -> Vec<u32> {
+        let in_flight = self.ranks.iter().flat_map(|state| &state.in_flight);
+        let new = in_flight.filter(|launched| {
+            self.last_agreed != Some(launched.work) && !self.agreed.contains(&launched.work)
+        });
+        let mut news: Vec<u32> = new.map(|launched| launched.sequence).collect();
+        news.sort_unstable();
+        news.dedup();
+        news
+    }
+
+    /// Compares what the kernels have recorded of the launches with these sequences; forgets those that all ranks
+    /// have taken. Returns whether all that are known of each are equal.
+    fn agree(&self, news: &mut Vec<u32>) -> bool {
+        let mut is_agreed = true;
+        news.retain(|sequence| {
+            let mut found = None;
+            let mut is_known = true;
+            for rank in 0..self.size() {
+                let events = self.cluster.npu(rank).trace();
+                match diagnosis::signature(&events, self.identity.instance, *sequence) {
+                    // What could not be read is refused, and that says more.
+                    Some(signature) if signature.digest != 0 => {
+                        is_agreed &= *found.get_or_insert(signature) == signature;
+                    }
+                    Some(_) => {}
+                    None => is_known = false,
+                }
+            }
+            !is_known
+        });
+        is_agreed
+    }
+
+    /// Returns whether a kernel has refused something in flight.
+    fn is_refused(&self) -> bool {
+        self.ranks.iter().enumerate().any(|(rank, state)| refusal(self.cluster, rank, state))
+    }
+
+    /// Writes a dump of every rank to a folder, at any time: what `aicpu-ts diagnose` reads.
+    ///
+    /// # Errors
+    /// `DUMP_WRITE`.
+    pub fn dump(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+        let snapshots = diagnosis::survey(self, Duration::ZERO);
+        snapshots.iter().map(|snapshot| snapshot.write_to(folder)).collect()
     }
 
     /// Returns whether everything a rank has in flight is done.
@@ -215,22 +307,9 @@ impl<'c> Communicator<'c> {
         is_settled(self.cluster, rank, &self.ranks[rank])
     }
 
-    /// Returns the kernel's answer to an operation of a rank that is still in flight.
-    pub(crate) fn answer_to(&self, rank: u32, sequence: u32) -> Option<Status> {
-        let launched = &self.ranks.get(rank as usize)?.in_flight;
-        let launched = launched.iter().find(|launched| launched.sequence == sequence)?;
-        self.cluster.npu(rank).status(launched.ticket)
-    }
-
-    /// Returns whether the kernel of a rank has submitted all tasks of everything in flight.
-    pub(crate) fn has_submitted_all(&self, rank: u32) -> bool {
-        self.answers(rank).all(|status| status.is_some_and(|status| status.code == 0))
-    }
-
-    /// Returns whether a queue of a rank's NPU is this communicator's.
-    pub(crate) fn owns(&self, rank: u32, queue: u16) -> bool {
-        let resources = self.all_resources().filter_map(|resources| resources.ranks.get(rank as usize));
-        resources.flat_map(RankResources::queues).any(|own| own.0 == queue)
+    /// What the communicator has on a rank, for each algorithm that was used.
+    pub(crate) fn resources_on(&self, rank: u32) -> impl Iterator<Item = &RankResources> {
+        self.all_resources().filter_map(move |resources| resources.ranks.get(rank as usize))
     }
 
     /// Everything that has been created and not yet given back.
@@ -275,9 +354,9 @@ fn is_settled(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
     npu.host_notify_count(state.done_notify) >= last.done_at && npu.status(last.ticket).is_some()
 }
 
-fn refusal(cluster: &Cluster, rank: usize, state: &RankState) -> Option<(InFlight, Status)> {
-    let npu = cluster.npu(u32::try_from(rank).ok()?);
-    let answers =
-        state.in_flight.iter().filter_map(|launched| Some((*launched, npu.status(launched.ticket)?)));
-    answers.into_iter().find(|(_, status)| status.code != 0)
+fn refusal(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
+    // CAST: ranks are counted in u32.
+    let npu = cluster.npu(u32::try_from(rank).unwrap_or(u32::MAX));
+    let mut answers = state.in_flight.iter().filter_map(|launched| npu.status(launched.ticket));
+    answers.any(|status| status.code != 0)
 }

@@ -8,7 +8,7 @@ use wire::{DataType, ReduceOp};
 use crate::buffer::SharedBuffer;
 
 /// One operation, the same on all ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     /// Operation.
     pub op: OpKind,

@@ -5,7 +5,7 @@ use core::fmt;
 use super::Operation;
 
 /// What one launch does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Work {
     /// One operation.
     Operation(Operation),
