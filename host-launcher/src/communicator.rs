@@ -10,16 +10,15 @@ mod end;
 mod launch;
 mod operation;
 mod pending;
+mod wait;
 mod work;
 
 use core::time::Duration;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
 
 use aicpu_kernel::MAX_RANKS;
 use device_model::driver::LaunchTicket;
-use device_model::machine::Outcome;
 use wire::ErrorCode;
 use wire::launch::CacheMode;
 use wire::launch::{Algorithm, Staging};
@@ -27,7 +26,7 @@ use wire::npu::Status;
 
 use crate::buffer::driver;
 use crate::cluster::Cluster;
-use crate::diagnosis::{self, OnWarning, Warning};
+use crate::diagnosis::OnWarning;
 use crate::error::{Error, Result};
 use crate::resources::{Identity, RankResources, Resources};
 use capture::RankProgram;
@@ -190,123 +189,6 @@ impl<'c> Communicator<'c> {
         self.poisoned
     }
 
-    /// Waits until everything in flight is done, on all ranks.
-    ///
-    /// # Errors
-    /// The first cause, with rank, step, task and peer: a launch that was refused, a device that stopped at an
-    /// error, also at one of another communicator's, a deadline that passed. The communicator is poisoned then.
-    ///
-    /// What is done after the deadline, but before it was noticed, is no error.
-    pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
-        let started = Instant::now();
-        let deadline = started.checked_add(self.config.timeout);
-        let (outcome, is_agreed) = self.wait(started, deadline);
-        // A helper may have carried out the last task after this thread looked at the clock.
-        let settled = || (0..self.ranks.len()).all(|rank| self.is_done(rank));
-        let done = outcome == Outcome::Done || (outcome == Outcome::Deadline && settled());
-        if done && is_agreed && !self.is_refused() {
-            return Ok(self.collect());
-        }
-        self.poisoned = true;
-        Err(diagnosis::explain(self, outcome, started))
-    }
-
-    /// Runs the machine until everything is done, or it is known that it will not be: at the deadline, at an error,
-    /// at a refusal, or when ranks were asked for different things, which the second value denies. Warns meanwhile.
-    fn wait(&mut self, started: Instant, deadline: Option<Instant>) -> (Outcome, bool) {
-        let (mut news, mut stage, mut executed) = (self.news(), 0, None);
-        let is_new = !news.is_empty();
-        let mut turns = 0_u32;
-        let (outcome, is_agreed) = loop {
-            let next = self.config.warn_after.get(stage).and_then(|after| started.checked_add(*after));
-            let until = [next, deadline].into_iter().flatten().min();
-            let mut is_agreed = true;
-            // A rank that was refused never signals its peers: waiting for those would only delay the message.
-            let outcome = self.cluster.machine().run_until(
-                || {
-                    turns = turns.wrapping_add(1);
-                    let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
-                    if settled || !turns.is_multiple_of(64) {
-                        return settled;
-                    }
-                    is_agreed = self.agree(&mut news);
-                    !is_agreed || self.is_refused()
-                },
-                until,
-            );
-            let early = next.filter(|next| deadline.is_none_or(|deadline| *next < deadline));
-            if outcome != Outcome::Deadline || early.is_none() {
-                break (outcome, is_agreed);
-            }
-            let total =
-                (0..self.size()).map(|rank| self.cluster.machine().snapshot(rank).executed_total()).sum();
-            let since = total - executed.replace(total).unwrap_or(0_u64);
-            self.config.on_warning.warn(&Warning::of(self, started.elapsed(), since));
-            stage += 1;
-        };
-        if outcome == Outcome::Done && is_agreed && is_new {
-            // All ranks are done with it: they were asked for the same.
-            let works = self.ranks.iter().flat_map(|state| &state.in_flight).map(|own| own.work);
-            self.last_agreed = works.clone().last();
-            self.agreed.extend(works);
-        }
-        (outcome, is_agreed)
-    }
-
-    /// Returns the sequences in flight at which some rank does what has never been done before.
-    fn news(&self) -> Vec<u32> {
-        let in_flight = self.ranks.iter().flat_map(|state| &state.in_flight);
-        let new = in_flight.filter(|launched| {
-            self.last_agreed != Some(launched.work) && !self.agreed.contains(&launched.work)
-        });
-        let mut news: Vec<u32> = new.map(|launched| launched.sequence).collect();
-        news.sort_unstable();
-        news.dedup();
-        news
-    }
-
-    /// Compares what the kernels have recorded of the launches with these sequences; forgets those that all ranks
-    /// have taken. Returns whether all that are known of each are equal.
-    fn agree(&self, news: &mut Vec<u32>) -> bool {
-        let mut is_agreed = true;
-        news.retain(|sequence| {
-            let mut found = None;
-            let mut is_known = true;
-            for rank in 0..self.size() {
-                let events = self.cluster.npu(rank).trace();
-                match diagnosis::signature(&events, self.identity.instance, *sequence) {
-                    // What could not be read is refused, and that says more.
-                    Some(signature) if signature.digest != 0 => {
-                        is_agreed &= *found.get_or_insert(signature) == signature;
-                    }
-                    Some(_) => {}
-                    None => is_known = false,
-                }
-            }
-            !is_known
-        });
-        is_agreed
-    }
-
-    /// Returns whether a kernel has refused something in flight.
-    fn is_refused(&self) -> bool {
-        self.ranks.iter().enumerate().any(|(rank, state)| refusal(self.cluster, rank, state))
-    }
-
-    /// Writes a dump of every rank to a folder, at any time: what `aicpu-ts diagnose` reads.
-    ///
-    /// # Errors
-    /// `DUMP_WRITE`.
-    pub fn dump(&self, folder: &Path) -> Result<Vec<PathBuf>> {
-        let snapshots = diagnosis::survey(self, Duration::ZERO);
-        snapshots.iter().map(|snapshot| snapshot.write_to(folder)).collect()
-    }
-
-    /// Returns whether everything a rank has in flight is done.
-    pub(crate) fn is_done(&self, rank: usize) -> bool {
-        is_settled(self.cluster, rank, &self.ranks[rank])
-    }
-
     /// What the communicator has on a rank, for each algorithm that was used.
     pub(crate) fn resources_on(&self, rank: u32) -> impl Iterator<Item = &RankResources> {
         self.all_resources().filter_map(move |resources| resources.ranks.get(rank as usize))
@@ -322,16 +204,6 @@ impl<'c> Communicator<'c> {
         let in_flight = self.ranks[rank as usize].in_flight.iter();
         in_flight.map(move |launched| self.cluster.npu(rank).status(launched.ticket))
     }
-
-    fn collect(&mut self) -> Vec<Completed> {
-        let mut completed = Vec::new();
-        for (rank, state) in (0..).zip(&mut self.ranks) {
-            let npu = self.cluster.npu(rank);
-            let answers = state.in_flight.drain(..).filter_map(|launched| npu.status(launched.ticket));
-            completed.extend(answers.map(|status| Completed { rank, status }));
-        }
-        completed
-    }
 }
 
 /// 128 bits that no other communicator has.
@@ -345,18 +217,4 @@ fn random_instance() -> Result<[u64; 2]> {
         })
     };
     Ok([word()? | 1, word()?])
-}
-
-fn is_settled(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
-    let Some(last) = state.in_flight.back() else { return true };
-    // CAST: ranks are counted in u32.
-    let npu = cluster.npu(u32::try_from(rank).unwrap_or(u32::MAX));
-    npu.host_notify_count(state.done_notify) >= last.done_at && npu.status(last.ticket).is_some()
-}
-
-fn refusal(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
-    // CAST: ranks are counted in u32.
-    let npu = cluster.npu(u32::try_from(rank).unwrap_or(u32::MAX));
-    let mut answers = state.in_flight.iter().filter_map(|launched| npu.status(launched.ticket));
-    answers.any(|status| status.code != 0)
 }

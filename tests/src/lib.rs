@@ -3,5 +3,7 @@
 
 pub mod bench;
 pub mod reference;
+pub mod rings;
+pub mod scene;
 pub mod world;
 pub mod written;

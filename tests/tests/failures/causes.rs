@@ -14,8 +14,8 @@ use wire::npu::{LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES, NOTIFIES, QueueKind};
 use wire::{ErrorCode, LaunchArgs};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::rings::{queues, waited};
-use crate::scene::{FAR, Scene, TIMEOUT, case, warm};
+use aicpu_tests::rings::{queues, waited};
+use aicpu_tests::scene::{FAR, Scene, TIMEOUT, case, warm};
 
 fn cluster(ranks: u32) -> Cluster {
     world::threads(ranks, Place::OneServer, 24 << 20)
