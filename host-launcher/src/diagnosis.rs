@@ -18,7 +18,6 @@ use core::fmt;
 use core::time::Duration;
 use std::time::Instant;
 
-use device_model::machine::Outcome;
 use serde::Serialize;
 use wire::{ErrorCode, Sqe};
 
@@ -142,7 +141,7 @@ impl fmt::Display for Report {
 }
 
 /// Explains why the operations of a communicator are not all done, `started` being when the host began to wait.
-pub(crate) fn explain(comm: &Communicator<'_>, outcome: Outcome, started: Instant) -> Error {
+pub(crate) fn explain(comm: &Communicator<'_>, started: Instant) -> Error {
     if let Err(stopped) = comm.cluster.check() {
         return stopped;
     }
@@ -154,7 +153,7 @@ pub(crate) fn explain(comm: &Communicator<'_>, outcome: Outcome, started: Instan
         watched.set(Some((rank, moves)));
         Some(moves)
     };
-    let report = judge(&ranks, outcome == Outcome::Deadline, &moves);
+    let report = judge(&ranks, &moves);
     if let Some((rank, moves)) = watched.get()
         && let Some(snapshot) = ranks.iter_mut().find(|snapshot| snapshot.host.rank == rank)
     {
@@ -165,21 +164,19 @@ pub(crate) fn explain(comm: &Communicator<'_>, outcome: Outcome, started: Instan
 }
 
 /// Explains what snapshots of a failure show.
-fn judge(ranks: &[Snapshot], is_overdue: bool, moves: &dyn Fn(u32, Part) -> Option<bool>) -> Report {
+fn judge(ranks: &[Snapshot], moves: &dyn Fn(u32, Part) -> Option<bool>) -> Report {
     let case = Case::new(ranks, moves);
-    let waited = ranks.first().map_or(0, |rank| rank.host.waited_us);
-    let waited = Duration::from_micros(waited).as_secs_f64();
-    let early =
-        |report: Report| Report { since: format!("{waited:.3} s after the host began to wait"), ..report };
-    if let Some(fault) = case.fault() {
-        return early(fault);
-    }
-    if !is_overdue && let Some(mismatch) = case.mismatched() {
-        return early(mismatch);
+    let host = ranks.first().map(|rank| &rank.host);
+    let (waited, timeout) = host.map_or((0, 0), |host| (host.waited_us, host.timeout_ms));
+    let waited = Duration::from_micros(waited);
+    let is_overdue = waited >= Duration::from_millis(timeout);
+    let mismatch = || case.mismatched().filter(|_| !is_overdue);
+    let waited = waited.as_secs_f64();
+    if let Some(report) = case.fault().or_else(mismatch) {
+        return Report { since: format!("{waited:.3} s after the host began to wait"), ..report };
     }
     let report = case.overdue();
-    let (timeout, source) =
-        (Duration::from_millis(report.deadline_ms).as_secs_f64(), &report.deadline_source);
+    let (timeout, source) = (Duration::from_millis(timeout).as_secs_f64(), &report.deadline_source);
     let since = format!("{waited:.3} s (deadline {timeout:.3} s, set by {source})");
     Report { since, ..report }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use device_model::machine::Outcome;
 
-use super::{Communicator, Completed, RankState};
+use super::{Communicator, Completed, RankState, Work};
 use crate::cluster::Cluster;
 use crate::diagnosis::{self, Warning};
 use crate::error::Result;
@@ -30,7 +30,7 @@ impl Communicator<'_> {
             return Ok(self.collect());
         }
         self.poisoned = true;
-        Err(diagnosis::explain(self, outcome, started))
+        Err(diagnosis::explain(self, started))
     }
 
     /// Runs the machine until everything is done, or it is known that it will not be: at the deadline, at an error,
@@ -48,11 +48,11 @@ impl Communicator<'_> {
                 || {
                     turns = turns.wrapping_add(1);
                     let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
-                    if settled || !turns.is_multiple_of(64) {
-                        return settled;
+                    if settled || turns.is_multiple_of(64) {
+                        is_agreed = self.agree(&mut news);
+                        return settled || !is_agreed || self.is_refused();
                     }
-                    is_agreed = self.agree(&mut news);
-                    !is_agreed || self.is_refused()
+                    false
                 },
                 until,
             );
@@ -75,13 +75,16 @@ impl Communicator<'_> {
         (outcome, is_agreed)
     }
 
-    /// Returns the sequences in flight at which some rank does what has never been done before.
+    /// Returns the sequences in flight that must be compared: at which ranks were not all asked for the same, or some for
+    /// what has never been done before. As a rule there are none, and nothing of the devices is read.
     fn news(&self) -> Vec<u32> {
-        let in_flight = self.ranks.iter().flat_map(|state| &state.in_flight);
-        let new = in_flight.filter(|launched| {
-            self.last_agreed != Some(launched.work) && !self.agreed.contains(&launched.work)
-        });
-        let mut news: Vec<u32> = new.map(|launched| launched.sequence).collect();
+        let Some((first, others)) = self.ranks.split_first() else { return Vec::new() };
+        let is_known = |work: &Work| self.last_agreed.as_ref() == Some(work) || self.agreed.contains(work);
+        let mut news: Vec<u32> = if others.iter().all(|other| works(other).eq(works(first))) {
+            works(first).filter(|(_, work)| !is_known(work)).map(|(sequence, _)| sequence).collect()
+        } else {
+            self.ranks.iter().flat_map(works).map(|(sequence, _)| sequence).collect()
+        };
         news.sort_unstable();
         news.dedup();
         news
@@ -138,6 +141,11 @@ impl Communicator<'_> {
         }
         completed
     }
+}
+
+/// What a rank has in flight, by sequence.
+fn works(state: &RankState) -> impl Iterator<Item = (u32, Work)> {
+    state.in_flight.iter().map(|launched| (launched.sequence, launched.work))
 }
 
 fn is_settled(cluster: &Cluster, rank: usize, state: &RankState) -> bool {

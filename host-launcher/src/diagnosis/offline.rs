@@ -10,7 +10,7 @@ use wire::{ErrorCode, Recorded};
 
 use super::recorder::{self, Line};
 use super::snapshot::Snapshot;
-use super::{Report, dump, judge};
+use super::{Report, agreement, dump, judge};
 use crate::error::{Error, Result};
 
 /// What dumps show.
@@ -35,7 +35,7 @@ pub struct RankLine {
     pub place: String,
     /// Operation launched last.
     pub launched: u32,
-    /// Operation that the flight recorder has as completed last; `None` when it has none.
+    /// Operation completed last, as far as host and flight recorder know.
     pub completed: Option<u32>,
     /// Whether it is behind the others.
     pub behind: bool,
@@ -108,11 +108,12 @@ pub fn explain(mut snapshots: Vec<Snapshot>) -> Result<Findings> {
     let missing: Vec<u32> = (0..first.ranks).filter(|rank| !has(*rank)).collect();
     let newest = snapshots.iter().map(|snapshot| snapshot.host.launched).max().unwrap_or(0);
     let at_rest = |snapshot: &Snapshot| snapshot.is_done() && snapshot.host.launched == newest;
-    let is_at_rest = snapshots.iter().all(|snapshot| {
-        at_rest(snapshot) && snapshot.device_error().is_none() && snapshot.refusal().is_none()
-    });
+    let is_at_rest = agreement::mismatch(&snapshots).is_none()
+        && snapshots.iter().all(|snapshot| {
+            at_rest(snapshot) && snapshot.device_error().is_none() && snapshot.refusal().is_none()
+        });
     let moves = |rank: u32, _| snapshots.iter().find(|own| own.host.rank == rank)?.host.moves;
-    let root = (!is_at_rest).then(|| judge(&snapshots, true, &moves));
+    let root = (!is_at_rest).then(|| judge(&snapshots, &moves));
     let shown = root.as_ref().and_then(|root| root.culprit_rank).filter(|rank| has(*rank));
     let shown = snapshots.iter().find(|own| shown.is_none_or(|rank| own.host.rank == rank));
     let recorder = shown.map_or_else(Vec::new, |rank| recorder::newest(rank, EVENTS));
@@ -122,10 +123,15 @@ pub fn explain(mut snapshots: Vec<Snapshot>) -> Result<Findings> {
 
 fn rank_line(snapshot: &Snapshot, newest: u32) -> RankLine {
     let host = &snapshot.host;
-    let completed = snapshot.events().iter().rev().find_map(|event| match event.recorded()? {
-        Recorded::Completed { code, .. } if code.is_ok() => Some(event.sequence),
-        _ => None,
-    });
+    let recorded = || {
+        snapshot.events().iter().rev().find_map(|event| match event.recorded()? {
+            Recorded::Completed { code, .. } if code.is_ok() => Some(event.sequence),
+            _ => None,
+        })
+    };
+    // What was waited for is done, also where the kernel has not looked at its completions since.
+    let waited_for = (host.in_flight.is_empty() && host.launched > 0).then_some(host.launched);
+    let completed = waited_for.or_else(recorded);
     RankLine {
         rank: host.rank,
         place: host.place.clone(),
