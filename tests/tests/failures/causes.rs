@@ -8,7 +8,8 @@ use aicpu_tests::world::{self, Place};
 use device_model::driver::QueueId;
 use device_model::fault::Fault;
 use host_launcher::cluster::Cluster;
-use host_launcher::communicator::Config;
+use host_launcher::communicator::{Communicator, Config};
+use host_launcher::run::{Run, Setup};
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::npu::{LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES, NOTIFIES, QueueKind};
 use wire::{ErrorCode, LaunchArgs};
@@ -317,4 +318,20 @@ fn an_error_with_full_rings_and_a_far_deadline() {
     scene.bench().launch(&long).unwrap();
     scene.failure().assert(ErrorCode::DMA_TOKEN, 1, 1, None);
     scene.recovers();
+}
+
+/// Results are compared to the last bit: another order of addition, as an oracle for other chunks expects it, shows.
+#[test]
+fn a_result_that_is_not_what_the_operation_defines() {
+    let cluster = cluster(4);
+    let operation = case(Algorithm::Ring).operation;
+    let run = |chunk| {
+        let comm = Communicator::create(&cluster, Config::default()).unwrap();
+        let setup = Setup { chunk, seed: 7, in_place: false, buffers: 1, capture: 0 };
+        Run::prepare(&cluster, comm, operation, &setup).unwrap().step().map(drop)
+    };
+    run(1000).unwrap();
+    let error = run(7).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::RESULT_WRONG, "{error}");
+    assert!(error.message().starts_with("rank 0, element "), "{error}");
 }

@@ -7,8 +7,8 @@ use wire::ErrorCode;
 
 /// Every Rust file of the repository that has tests, and of other files only their tests.
 fn tests() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut folders: Vec<PathBuf> = vec![root];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
+    let mut folders: Vec<PathBuf> = vec![root.to_owned()];
     let mut text = String::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of the repository") {
@@ -20,7 +20,9 @@ fn tests() -> String {
                 }
             } else if name.ends_with(".rs") && !path.ends_with("field/codes.rs") {
                 let file = fs::read_to_string(&path).expect("a file of the repository");
-                let is_test = name == "tests.rs" || path.components().any(|part| part.as_os_str() == "tests");
+                let below = path.strip_prefix(root).expect("below the root");
+                let is_test =
+                    name == "tests.rs" || below.components().any(|part| part.as_os_str() == "tests");
                 match file.find("#[cfg(test)]") {
                     _ if is_test => text.push_str(&file),
                     Some(start) => text.push_str(&file[start..]),
