@@ -5,6 +5,7 @@
 //! running device or read from a [`dump`]; [`offline`] explains dumps of all ranks when nothing runs any more.
 
 mod agreement;
+mod causes;
 pub mod dump;
 pub mod offline;
 pub mod recorder;

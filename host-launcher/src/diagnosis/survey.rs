@@ -13,7 +13,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::snapshot::{HostView, Launched, ProgramCopy, Ring, Snapshot, Thread};
 use crate::cluster::Cluster;
-use crate::communicator::Communicator;
+use crate::communicator::{Communicator, InFlight};
 
 /// How many executed entries of each ring are kept.
 const EXECUTED: u32 = 64;
@@ -60,7 +60,7 @@ fn host_view(comm: &Communicator<'_>, rank: u32, waited: Duration) -> HostView {
             notify_count: entry.notify_count,
         })
     });
-    let launched = |launched: &crate::communicator::InFlight| Launched {
+    let launched = |launched: &InFlight| Launched {
         sequence: launched.sequence,
         ticket: launched.ticket.number(),
         what: launched.work.to_string(),

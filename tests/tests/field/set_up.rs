@@ -9,6 +9,7 @@ use aicpu_tests::world::{self, Place};
 use host_launcher::communicator::Config;
 use host_launcher::diagnosis::{OnWarning, Warning};
 use host_launcher::rank_table::{RankTable, Source};
+use host_launcher::settings::Settings;
 use wire::ErrorCode;
 use wire::launch::Algorithm;
 
@@ -70,4 +71,19 @@ fn a_port_beyond_the_last_is_refused_where_it_is_written() {
     let error = RankTable::parse(Source { bytes: text.as_bytes(), name: "table.json" }, None).unwrap_err();
     assert_eq!(error.code(), ErrorCode::RANK_TABLE_RANGE, "{error}");
     assert!(error.to_string().contains("65536"), "{error}");
+}
+
+/// T10, hiascend hcclug_000036: a notify timeout because one setting undercuts another is said before anything runs.
+#[test]
+fn a_deadline_below_the_time_that_ranks_have_to_come_is_pointed_out() {
+    let of = |exec: &str, connect: &str| {
+        let variables = [("HCCL_EXEC_TIMEOUT", exec), ("HCCL_CONNECT_TIMEOUT", connect)];
+        let settings =
+            Settings::from_env(variables.map(|(name, value)| (name.into(), value.into()))).unwrap();
+        settings.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(of("600", "600"), [] as [String; 0]);
+    let warnings = of("60", "600");
+    let expected = "W1002 ENV_TIMEOUTS  HCCL_EXEC_TIMEOUT (60 s) is below HCCL_CONNECT_TIMEOUT (600 s): ";
+    assert!(warnings.len() == 1 && warnings[0].starts_with(expected), "{warnings:?}");
 }
