@@ -67,7 +67,7 @@ super::codes! {
     6103 NOTIFY_TWICE CommPoisoned hccl 4 ei 2
         "a signal was recorded again before its waiter had taken the first"
         "two operations share a notify: report the algorithm and the step"
-    6104 WAIT_CIRCLE CommPoisoned hccl 4 ei 2
+    6105 WAIT_CIRCLE CommPoisoned hccl 4 ei 2
         "ranks wait for each other in a circle"
         "no rank is late: this is a defect of the algorithm; report the operation, ranks and count"
     6201 PEER_NOT_STARTED CommPoisoned hccl 9 ei 2
