@@ -3,7 +3,7 @@
 use hal::SharedMemory;
 use task_graph::{Bindings, Bound, RegionId, RegionKind};
 use wire::context::RegionEntry;
-use wire::launch::{Buffer, Launch, PeerBuffer};
+use wire::launch::{Buffer, Launch, PeerBuffer, VectorRow};
 use wire::{DeviceAddr, ErrorCode};
 use zerocopy::IntoBytes;
 
@@ -62,6 +62,43 @@ impl PeerTables {
             RegionKind::Scratch => return None,
         };
         table.get(rank).filter(|_| rank < loaded)
+    }
+}
+
+/// The vector of one launch, copied out of shared memory once.
+#[derive(Debug)]
+pub(crate) struct LoadedVector {
+    rows: [VectorRow; MAX_RANKS],
+    len: usize,
+}
+
+impl LoadedVector {
+    pub(crate) const fn new() -> Self {
+        Self { rows: zerocopy::transmute!([0_u8; MAX_RANKS * size_of::<VectorRow>()]), len: 0 }
+    }
+
+    /// Copies the rows that a launch names; none where it has no vector.
+    ///
+    /// # Errors
+    /// `CONTEXT_ADDRESS` when they lie outside the window.
+    pub(crate) fn load<M: SharedMemory>(
+        &mut self,
+        memory: &M,
+        launch: &Launch,
+        ranks: usize,
+    ) -> Result<(), Fault> {
+        self.len = 0;
+        if launch.op.has_vector() {
+            let rows = self.rows.get_mut(..ranks).ok_or(ErrorCode::CONTEXT_CAPACITY)?;
+            memory.read(launch.vector, rows.as_mut_bytes())?;
+            self.len = ranks;
+        }
+        Ok(())
+    }
+
+    /// Returns the rows.
+    pub(crate) fn rows(&self) -> &[VectorRow] {
+        self.rows.get(..self.len).unwrap_or_default()
     }
 }
 

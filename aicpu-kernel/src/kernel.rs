@@ -5,7 +5,7 @@ use core::ops::DerefMut;
 use hal::Platform;
 use ring::Completions;
 use task_graph::{Block, Page, Vectors};
-use wire::launch::{CacheOutcome, Launch, Staging};
+use wire::launch::{CacheOutcome, Launch};
 use wire::npu::{
     CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES,
     STATUSES, Status,
@@ -15,7 +15,7 @@ use wire::trace::digest_with;
 use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::bindings::PeerTables;
+use crate::bindings::{LoadedVector, PeerTables};
 use crate::context::ContextTable;
 use crate::graphs::{CacheUse, Graphs};
 use crate::job::{Job, Opened};
@@ -52,6 +52,7 @@ pub struct Kernel<P, S, T> {
     vectors: Vectors,
     contexts: ContextTable,
     peers: PeerTables,
+    vector: LoadedVector,
     program: LoadedProgram,
     completions: Completions,
     job: Option<Job>,
@@ -75,6 +76,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             vectors: Vectors::new(),
             contexts: ContextTable::new(),
             peers: PeerTables::new(),
+            vector: LoadedVector::new(),
             program: LoadedProgram::new(),
             completions: Completions::new(),
             job: None,
@@ -242,9 +244,14 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             return Err(ErrorCode::CONTEXT_STALE.into());
         }
         request::check_start(&launch, context)?;
-        let plan = request::plan(&launch, context);
-        let ranks = context.header().ranks;
-        let plan = plan.and_then(|plan| self.load_peers(&launch, ranks).map(|()| plan));
+        let ranks = usize::try_from(context.header().ranks).unwrap_or(usize::MAX);
+        let planned = self
+            .vector
+            .load(&self.platform, &launch, ranks)
+            .and_then(|()| request::plan(&launch, context, self.vector.rows()));
+        let plan = planned.and_then(|planned| {
+            self.peers.load(&self.platform, &launch, ranks, planned.peers).map(|()| planned.plan)
+        });
         Ok(Opened { launch, context: index, plan })
     }
 
@@ -254,16 +261,6 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         let opened = self.open(self.program.launch(index)?)?;
         let behind = self.behind(index, job.operations)?;
         job.proceed(opened, behind)
-    }
-
-    fn load_peers(&mut self, launch: &Launch, ranks: u32) -> Result<(), Fault> {
-        let needs = match launch.staging {
-            Staging::Direct => request::sizes(launch, ranks)?,
-            // Work in scratch leaves the peers' user buffers alone.
-            Staging::Scratch => [0; 2],
-        };
-        let ranks = usize::try_from(ranks).unwrap_or(usize::MAX);
-        self.peers.load(&self.platform, launch, ranks, needs)
     }
 
     /// Expands and submits as much of the current job's chunk as fits. One chunk a call: however many there are, the
@@ -305,7 +302,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         }
         let context = self.contexts.get(job.context)?;
         if self.submission.is_done() {
-            let (graph, outcome) = self.graphs.obtain(job, context)?;
+            let (graph, outcome) = self.graphs.obtain(job, context, self.vector.rows())?;
             job.note(outcome);
             if outcome != CacheOutcome::Hit {
                 self.now_ns = self.platform.now_ns();
@@ -317,7 +314,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             self.submission.start(pages, &graph, |queue| context.is_pair(queue));
         }
         let graph = self.graphs.held().ok_or(ErrorCode::PLAN_INTERNAL)?;
-        let (_, rings) = context.split()?;
+        let (_, _, rings) = context.split()?;
         let turn =
             self.submission.turn(&mut self.platform, (self.graphs.pages(), graph), &self.vectors, rings)?;
         let status = &mut job.status;

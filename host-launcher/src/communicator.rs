@@ -10,6 +10,7 @@ mod end;
 mod launch;
 mod operation;
 mod pending;
+mod vector;
 mod wait;
 mod work;
 
@@ -19,10 +20,10 @@ use std::path::PathBuf;
 
 use aicpu_kernel::MAX_RANKS;
 use device_model::driver::LaunchTicket;
-use wire::ErrorCode;
 use wire::launch::CacheMode;
 use wire::launch::{Algorithm, Staging};
 use wire::npu::Status;
+use wire::{DeviceAddr, ErrorCode};
 
 use crate::buffer::driver;
 use crate::cluster::Cluster;
@@ -33,6 +34,7 @@ use capture::RankProgram;
 pub use capture::{Capture, Program, Slot};
 pub use operation::{Operation, Place};
 pub use pending::{PendingOperation, Progress};
+pub use vector::Vector;
 pub(crate) use work::Work;
 
 /// Interactions with the device per operation and rank: record, launch, wait.
@@ -95,7 +97,7 @@ pub struct Completed {
 }
 
 /// A launch on a rank that has not been waited for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct InFlight {
     pub(crate) sequence: u32,
     pub(crate) work: Work,
@@ -124,6 +126,8 @@ pub struct Communicator<'c> {
     retired: Vec<Resources>,
     /// What each program has on every rank, by the program's number.
     programs: HashMap<u32, Vec<RankProgram>>,
+    /// Where the vectors of launches in flight lie on each rank; empty until there is one.
+    vectors: Vec<DeviceAddr>,
     /// Programs captured so far.
     captured: u32,
     set_up: SetUp,
@@ -163,6 +167,7 @@ impl<'c> Communicator<'c> {
             resources: HashMap::new(),
             retired: Vec::new(),
             programs: HashMap::new(),
+            vectors: Vec::new(),
             captured: 0,
             set_up: SetUp::default(),
             poisoned: false,

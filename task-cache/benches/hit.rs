@@ -20,6 +20,7 @@ fn facts(count: u64) -> Facts {
         rank: 3,
         ranks: 8,
         root: 0,
+        levels: [0; 4],
         chunk: 0,
         piece: 0,
         scratch_len: 200 << 20,

@@ -30,8 +30,7 @@ pub fn case(algorithm: Algorithm) -> Case {
         reduce: ReduceOp::Sum,
         algorithm,
         staging: Staging::Scratch,
-        chunk: 0,
-        piece: 0,
+        ..Operation::default()
     };
     Case { operation, in_place: false, shift: 0, seed: 7 }
 }
@@ -106,7 +105,7 @@ impl<'c> Scene<'c> {
         let config = Config { timeout: Duration::from_secs(20), ..Config::default() };
         let mut bench = Bench::new(cluster, config, BUFFER).expect("there is room again");
         for seed in 0..3 {
-            bench.run(&Case { seed, ..case }).expect("a new communicator works");
+            bench.run(&Case { seed, ..case.clone() }).expect("a new communicator works");
         }
         bench.finish().expect("everything is given back");
     }

@@ -71,6 +71,7 @@ impl Case {
             OpKind::AllReduce => [share, share],
             OpKind::AllGather => [share, whole],
             OpKind::ReduceScatter => [whole, share],
+            other => unreachable!("{other} is not tested here"),
         };
         // Buffers of one rank begin here; in place, the share of a rank lies at its place in the whole.
         let places = |rank: u32| {
@@ -81,7 +82,7 @@ impl Case {
                 _ if !self.in_place => [input, output],
                 OpKind::AllReduce => [input, input],
                 OpKind::AllGather => [input + shift, input],
-                OpKind::ReduceScatter => [input, input + shift],
+                _ => [input, input + shift],
             }
         };
         let tables = setup.peer_tables();

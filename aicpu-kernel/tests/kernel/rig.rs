@@ -99,7 +99,8 @@ impl Setup {
             token: 100 + rank,
             generation: 1,
             rank,
-            reserved: 0,
+            server: 0,
+            pod: 0,
         };
         (0..self.ranks).map(region).collect()
     }

@@ -238,16 +238,19 @@ pub const fn digest_with(digest: u64, word: u64) -> u64 {
 
 impl Launch {
     /// Returns the digest of everything that must be the same on all ranks: what is to be done with how much, and how.
-    /// Buffers, contexts, notifies, timeouts and the use of the cache are each rank's own.
+    /// Buffers, vectors, contexts, notifies, timeouts and the use of the cache are each rank's own.
     #[must_use]
     #[inline]
-    pub const fn digest(&self) -> u64 {
+    pub fn digest(&self) -> u64 {
+        let levels = self.levels.map(|level| level.map_or(0, |algorithm| algorithm as u8));
+        let root = both(self.root, u32::from_le_bytes(levels));
         let kinds = self.op as u64
             | (self.dtype as u64) << 8
             | (self.reduce as u64) << 16
             | (self.algorithm as u64) << 24
             | (self.staging as u64) << 32;
         let digest = digest_with(0xcbf2_9ce4_8422_2325, kinds);
-        digest_with(digest_with(digest_with(digest, self.count), self.chunk), self.piece)
+        let words = [self.count, self.chunk, self.piece, root];
+        words.into_iter().fold(digest, digest_with)
     }
 }

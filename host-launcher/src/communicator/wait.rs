@@ -68,7 +68,7 @@ impl Communicator<'_> {
         };
         if outcome == Outcome::Done && is_agreed && is_new {
             // All ranks are done with it: they were asked for the same.
-            let works = self.ranks.iter().flat_map(|state| &state.in_flight).map(|own| own.work);
+            let works = self.ranks.iter().flat_map(|state| &state.in_flight).map(|own| own.work.clone());
             self.last_agreed = works.clone().next_back();
             self.agreed.extend(works);
         }
@@ -95,9 +95,13 @@ impl Communicator<'_> {
     fn agree(&self, news: &mut Vec<u32>) -> bool {
         let mut is_agreed = true;
         news.retain(|sequence| {
-            let mut found = None;
+            let (mut found, mut vector) = (None, None);
             let mut is_known = true;
-            for rank in 0..self.size() {
+            for (rank, state) in (0..).zip(&self.ranks) {
+                let own = works(state).find(|(own, _)| own == sequence);
+                if let Some(own) = own.map(|(_, work)| work.vector_digest()) {
+                    is_agreed &= *vector.get_or_insert(own) == own;
+                }
                 let events = self.cluster.npu(rank).trace();
                 match diagnosis::signature(&events, self.identity.instance, *sequence) {
                     // What could not be read is refused, and that says more.
@@ -144,8 +148,8 @@ impl Communicator<'_> {
 }
 
 /// What a rank has in flight, by sequence.
-fn works(state: &RankState) -> impl Iterator<Item = (u32, Work)> {
-    state.in_flight.iter().map(|launched| (launched.sequence, launched.work))
+fn works(state: &RankState) -> impl Iterator<Item = (u32, &Work)> {
+    state.in_flight.iter().map(|launched| (launched.sequence, &launched.work))
 }
 
 fn is_settled(cluster: &Cluster, rank: usize, state: &RankState) -> bool {

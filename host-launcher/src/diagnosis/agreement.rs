@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use wire::launch::{Algorithm, OpKind, Staging};
+use wire::program::ProgramEntry;
 use wire::{DataType, LaunchArgs, Recorded, ReduceOp, Signature, TraceEvent};
 
 use super::snapshot::Snapshot;
@@ -54,19 +55,43 @@ type Terms = Vec<(String, String)>;
 struct Numbers {
     kinds: [u8; 5],
     sizes: [u64; 3],
+    root: u32,
+    levels: [u8; 4],
+}
+
+impl From<&LaunchArgs> for Numbers {
+    fn from(args: &LaunchArgs) -> Self {
+        let &LaunchArgs { op, dtype, reduce, algorithm, staging, root, levels, .. } = args;
+        let sizes = [args.count, args.chunk, args.piece];
+        Self { kinds: [op, dtype, reduce, algorithm, staging], sizes, root, levels }
+    }
+}
+
+impl From<&ProgramEntry> for Numbers {
+    fn from(entry: &ProgramEntry) -> Self {
+        let &ProgramEntry { op, dtype, reduce, algorithm, staging, root, levels, .. } = entry;
+        let sizes = [entry.count, entry.chunk, entry.piece];
+        Self { kinds: [op, dtype, reduce, algorithm, staging], sizes, root, levels }
+    }
 }
 
 impl Numbers {
     fn terms(&self, prefix: &str) -> Terms {
         let [op, dtype, reduce, algorithm, staging] = self.kinds;
         let named = |name: Option<&'static str>, number: u8| name.map_or(number.to_string(), str::to_owned);
+        let algorithm_name =
+            |number: u8| named(Algorithm::try_from(number).ok().map(Algorithm::name), number);
+        let level = |number: u8| if number == 0 { "own choice".to_owned() } else { algorithm_name(number) };
+        let levels = self.levels.map(level);
         let [count, chunk, piece] = self.sizes;
         let terms = [
             (OPERATION, named(OpKind::try_from(op).ok().map(OpKind::name), op)),
             ("data type", named(DataType::try_from(dtype).ok().map(DataType::name), dtype)),
             ("reduction", named(ReduceOp::try_from(reduce).ok().map(ReduceOp::name), reduce)),
+            ("root", self.root.to_string()),
             ("count", count.to_string()),
-            ("algorithm", named(Algorithm::try_from(algorithm).ok().map(Algorithm::name), algorithm)),
+            ("algorithm", algorithm_name(algorithm)),
+            ("levels", levels.join(", ")),
             ("staging", named(Staging::try_from(staging).ok().map(Staging::name), staging)),
             ("chunk", chunk.to_string()),
             ("piece", piece.to_string()),
@@ -79,21 +104,23 @@ impl Numbers {
 fn terms(rank: &Snapshot, sequence: u32) -> Option<Terms> {
     let args = rank.launch(sequence)?;
     if args.kind != LaunchArgs::REPLAY {
-        let kinds = [args.op, args.dtype, args.reduce, args.algorithm, args.staging];
-        return Some(Numbers { kinds, sizes: [args.count, args.chunk, args.piece] }.terms(""));
+        let mut terms = Numbers::from(&args).terms("");
+        let own = rank.host.in_flight.iter().find(|own| own.sequence == sequence);
+        let vector = own.map_or(0, |own| own.vector);
+        terms.push(("vector of counts".to_owned(), format!("…{:08x}", vector & u64::from(u32::MAX))));
+        return Some(terms);
     }
     let program = rank.programs.iter().find(|program| program.sequence == sequence)?;
     let count = program.entries.len();
     if let [only] = &*program.entries {
         // One operation is the same whether it was captured or not.
-        let kinds = [only.op, only.dtype, only.reduce, only.algorithm, only.staging];
-        return Some(Numbers { kinds, sizes: [only.count, only.chunk, only.piece] }.terms(""));
+        let mut terms = Numbers::from(only).terms("");
+        terms.push(("vector of counts".to_owned(), "…00000000".to_owned()));
+        return Some(terms);
     }
     let mut terms = vec![(OPERATIONS.to_owned(), format!("{count} (a captured program)"))];
     for (number, entry) in (1..).zip(&program.entries) {
-        let kinds = [entry.op, entry.dtype, entry.reduce, entry.algorithm, entry.staging];
-        let numbers = Numbers { kinds, sizes: [entry.count, entry.chunk, entry.piece] };
-        terms.extend(numbers.terms(&format!("{number:02}: ")));
+        terms.extend(Numbers::from(entry).terms(&format!("{number:02}: ")));
     }
     Some(terms)
 }

@@ -86,7 +86,7 @@ fn dumps_say_later_what_was_said_at_once() {
         let mut other = case(Algorithm::Ring);
         other.operation.count = 7;
         for rank in 0..4 {
-            let case = if rank == 2 { other } else { case(Algorithm::Ring) };
+            let case = if rank == 2 { other.clone() } else { case(Algorithm::Ring) };
             scene.bench().launch_on(rank, &case).unwrap();
         }
     };

@@ -1,11 +1,14 @@
 //! Ranks that were asked for different things: found when something is launched for the first time, and named by field
 //! and rank, the fewest ranks first.
 
+use std::sync::Arc;
+
 use aicpu_tests::bench::Case;
 use aicpu_tests::scene::{FAR, Scene, case, warm};
+use aicpu_tests::variants::algorithms;
 use aicpu_tests::world::{self, Place};
 use host_launcher::cluster::Cluster;
-use host_launcher::communicator::Operation;
+use host_launcher::communicator::{Operation, Vector};
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp};
 
@@ -22,7 +25,7 @@ fn explained(ranks: u32, differ: &[u32], change: impl Fn(&mut Operation)) -> (Er
     let mut changed = case(Algorithm::Ring);
     change(&mut changed.operation);
     for rank in 0..ranks {
-        let case = if differ.contains(&rank) { changed } else { case(Algorithm::Ring) };
+        let case = if differ.contains(&rank) { changed.clone() } else { case(Algorithm::Ring) };
         scene.bench().launch_on(rank, &case).unwrap();
     }
     let failure = scene.failure();
@@ -78,6 +81,43 @@ fn every_argument_that_can_differ_is_named() {
     assert_eq!(cause, "algorithm is mesh-two-shot at rank 2, but ring at ranks 0, 1, 3.");
 }
 
+/// T43 again: the root. T47, candle-org/MindAct PR#2498: counts that differ from rank to rank, and are not known alike.
+#[test]
+fn roots_and_vectors_that_differ_are_named() {
+    let cluster = cluster(3);
+    let rooted = |root| {
+        let operation = Operation { op: OpKind::Broadcast, algorithm: Algorithm::Tree, root, ..ring() };
+        Case { operation, ..case(Algorithm::Ring) }
+    };
+    let vector = |counts: [u64; 3]| {
+        let vector = Vector::of_matrix(&[counts.to_vec(), vec![2, 2, 2], vec![3, 3, 3]]);
+        let algorithm = Algorithm::Pairwise;
+        let vector = Some(Arc::new(vector.expect("a square")));
+        let operation = Operation { op: OpKind::AllToAllV, algorithm, count: 0, vector, ..ring() };
+        Case { operation, ..case(Algorithm::Ring) }
+    };
+    let explained = |usual: &Case, other: &Case| {
+        let mut scene = Scene::with_deadline(&cluster, FAR);
+        scene.bench().run(usual).unwrap();
+        for rank in 0..3 {
+            scene.bench().launch_on(rank, if rank == 1 { other } else { usual }).unwrap();
+        }
+        let report = scene.failure().error().diagnosis().unwrap().clone();
+        scene.recovers();
+        (ErrorCode(report.code), report.culprit_rank, report.cause)
+    };
+    let root = explained(&rooted(0), &rooted(2));
+    let cause = "root is 2 at rank 1, but 0 at ranks 0, 2.".to_owned();
+    assert_eq!(root, (ErrorCode::ARGUMENTS_DIFFER, Some(1), cause));
+    let (code, culprit, cause) = explained(&vector([1, 2, 3]), &vector([1, 2, 4]));
+    assert_eq!((code, culprit), (ErrorCode::ARGUMENTS_DIFFER, Some(1)));
+    assert!(cause.starts_with("vector of counts is "), "{cause}");
+}
+
+fn ring() -> Operation {
+    case(Algorithm::Ring).operation
+}
+
 /// NVIDIA/nccl#1911 asks for the stragglers, not the ranks that are ahead: the fewest come first.
 #[test]
 fn the_fewest_ranks_come_first() {
@@ -101,7 +141,7 @@ fn no_elements_on_some_ranks_and_on_all() {
     assert_eq!(found, (ErrorCode::ARGUMENTS_DIFFER, 3, cause));
     let cluster = cluster(4);
     let mut scene = Scene::new(&cluster);
-    for &algorithm in Algorithm::ALL {
+    for algorithm in algorithms(OpKind::AllReduce) {
         let mut empty = case(algorithm);
         empty.operation.count = 0;
         scene.bench().run(&empty).unwrap();
@@ -121,7 +161,7 @@ fn a_difference_in_a_later_operation_is_seen_too() {
             other.operation.count = 500;
         }
         for rank in 0..4 {
-            let case = if rank == 1 { other } else { case(Algorithm::Ring) };
+            let case = if rank == 1 { other.clone() } else { case(Algorithm::Ring) };
             scene.bench().launch_on(rank, &case).unwrap();
         }
     }
@@ -142,14 +182,14 @@ fn known_operations_in_another_order_are_not_taken_for_success() {
     let mut scene = Scene::with_deadline(&cluster, FAR);
     let ring = case(Algorithm::Ring);
     scene.bench().run(&ring).unwrap();
-    let mut other = ring;
+    let mut other = ring.clone();
     other.operation.op = OpKind::AllGather;
     other.operation.count = 300;
     scene.bench().run(&other).unwrap();
     for rank in 0..3 {
-        let order: [Case; 2] = if rank == 2 { [other, ring] } else { [ring, other] };
+        let order: [&Case; 2] = if rank == 2 { [&other, &ring] } else { [&ring, &other] };
         for case in order {
-            scene.bench().launch_on(rank, &case).unwrap();
+            scene.bench().launch_on(rank, case).unwrap();
         }
     }
     let failure = scene.failure();

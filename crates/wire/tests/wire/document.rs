@@ -68,7 +68,7 @@ fn layouts() -> [Layout; 19] {
         }
         TableRef { offset count stride reserved }
         ThreadEntry { ring depth queue reserved notify_base notify_count reserved1 }
-        RegionEntry { addr len token generation rank reserved }
+        RegionEntry { addr len token generation rank server pod }
         ChannelEntry {
             peer index protocol reserved local_notify remote_notify reduce_types reduce_ops max_len ring depth
             queue reserved1 reserved2

@@ -127,7 +127,8 @@ fn tables(rank: u32, ranks: u32, threads: u16, protocol: impl Fn(u32) -> Protoco
         token: 0x0100_0000 | rank << 10,
         generation: 1,
         rank,
-        reserved: 0,
+        server: 0,
+        pod: 0,
     });
     let peers = (0..ranks).filter(|&peer| peer != rank).zip(0_u16..);
     Tables {

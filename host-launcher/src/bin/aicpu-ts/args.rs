@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use wire::launch::{Algorithm, CacheMode, OpKind, Staging};
+use host_launcher::traffic::Traffic;
+use wire::launch::{Algorithm, CacheMode, Staging};
 use wire::{DataType, ReduceOp};
 
 /// Collectives through an open AICPU_TS runtime, on software NPUs.
@@ -54,16 +55,19 @@ pub(crate) struct WorldArgs {
 pub(crate) struct RunArgs {
     /// Operation
     #[arg(value_parser = parse_op)]
-    pub(crate) op: OpKind,
+    pub(crate) op: Traffic,
     #[command(flatten)]
     pub(crate) world: WorldArgs,
-    /// Size of one rank's share: all-reduce the whole, all-gather what it sends, reduce-scatter what it receives.
-    /// Suffixes K, M, G (powers of 1024)
+    /// Size of one rank's share: all-reduce, reduce and broadcast the whole, others one rank's block, v operations the
+    /// largest block there may be. Suffixes K, M, G (powers of 1024)
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_size, conflicts_with = "count")]
     pub(crate) bytes: u64,
     /// The same in elements
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
+    /// Root of a broadcast, reduce, scatter or gather
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub(crate) root: u32,
     /// Data type
     #[arg(long, default_value = "fp32", value_parser = parse_dtype)]
     pub(crate) dtype: DataType,
@@ -150,8 +154,9 @@ fn by_name<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Resul
         .ok_or_else(|| format!("expected one of: {}", names()))
 }
 
-fn parse_op(text: &str) -> Result<OpKind, String> {
-    by_name(text, OpKind::ALL, OpKind::name)
+fn parse_op(text: &str) -> Result<Traffic, String> {
+    let names = || Traffic::all().iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    Traffic::named(text).ok_or_else(|| format!("expected one of: {}", names()))
 }
 
 fn parse_dtype(text: &str) -> Result<DataType, String> {
