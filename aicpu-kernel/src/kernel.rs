@@ -250,7 +250,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             .load(&self.platform, &launch, ranks)
             .and_then(|()| request::plan(&launch, context, self.vector.rows()));
         let plan = planned.and_then(|planned| {
-            self.peers.load(&self.platform, &launch, ranks, planned.peers).map(|()| planned.plan)
+            self.peers.load(&self.platform, &launch, ranks, |peer| planned.needs(peer)).map(|()| planned.plan)
         });
         Ok(Opened { launch, context: index, plan })
     }
