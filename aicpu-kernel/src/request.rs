@@ -75,9 +75,7 @@ pub(crate) fn plan(launch: &Launch, context: &OwnedContext, vector: &[VectorRow]
     let refused = |error: PlanError| Fault { code: error.code, detail: error.need };
     let extents = shape.extents(&tables).map_err(refused)?;
     // The extents' own check has seen that these products fit.
-    let bytes =
-        |elements: [u64; 2]| elements.map(|elements| elements.saturating_mul(shape.dtype.size_bytes()));
-    let (own, mut peers) = (bytes(extents.own), bytes(extents.peer));
+    let own = extents.own.map(|elements| elements.saturating_mul(shape.dtype.size_bytes()));
     shape.in_place = check_buffers(launch, &shape, own, vector)?;
     let plan = Plan::new(&shape, &tables).map_err(refused)?;
     // The main thread's first notifies are those with which sub threads report; the start notify lies behind them.
