@@ -130,3 +130,40 @@ impl Platform for Npu {
         self.window.device_addr()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use hal::Trace;
+    use wire::{TraceEvent, npu};
+    use zerocopy::FromZeros;
+    use zerocopy::IntoBytes;
+
+    use super::{Npu, SharedMemory};
+    use crate::window::tests::window;
+
+    /// A kernel that starts anew on a window goes on behind what the one before has recorded, also where the ring wraps.
+    #[test]
+    fn the_flight_recorder_goes_on_behind_what_is_there() {
+        let window = window(1);
+        let base = window.device_addr();
+        let at = |offset: u64| base.checked_add(offset).unwrap();
+        let mut first = Npu::new(window);
+        for sequence in 0..1023 {
+            first.event(TraceEvent { sequence, ..TraceEvent::default() });
+        }
+        let Npu { window, .. } = first;
+        let mut second = Npu::new(window);
+        for sequence in 1023..1026 {
+            second.event(TraceEvent { sequence, first: 7, second: 8, ..TraceEvent::default() });
+        }
+        assert_eq!(second.load(at(npu::TRACE_TAIL)), Ok(1026));
+        for (slot, sequence) in [(0, 1024), (1, 1025), (2, 2), (1022, 1022), (1023, 1023)] {
+            let mut event = TraceEvent::new_zeroed();
+            second.read(at(npu::TRACE + 32 * slot), event.as_mut_bytes()).unwrap();
+            assert_eq!(event.sequence, sequence, "slot {slot}");
+            assert_eq!((event.first, event.second), if sequence < 1023 { (0, 0) } else { (7, 8) });
+        }
+    }
+}
