@@ -4,14 +4,13 @@
 #![expect(unsafe_code, reason = "device registers and the window's contract")]
 
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering;
 
 use hal::{Clock, DmaFence, Doorbell, Platform, Rebase, SharedMemory, Trace};
 use volatile::VolatilePtr;
 use volatile::access::WriteOnly;
 use wire::{Descriptor, DeviceAddr, ErrorCode, TraceEvent, npu};
 
-use crate::{Window, cpu};
+use crate::{Window, cpu, recorder};
 
 /// The platform of one core: everything `hal::Platform` asks for, over one window.
 #[derive(Debug)]
@@ -105,19 +104,9 @@ impl Clock for Npu {
 }
 
 impl Trace for Npu {
+    #[inline]
     fn event(&mut self, event: TraceEvent) {
-        let Ok(tail) = self.window.table_word(npu::TRACE_TAIL) else { return };
-        // ORDER: this kernel is the only writer. The count lives in the ring, so that one that starts anew goes on
-        // behind what an earlier one has recorded.
-        let recorded = tail.load(Ordering::Relaxed);
-        let offset = npu::TRACE + recorded % npu::TRACE_DEPTH * size_of::<TraceEvent>() as u64;
-        let words: [u64; 4] = zerocopy::transmute!(event);
-        // Both lie in the tables, so neither is ever refused.
-        if let Ok(slot) = self.window.table_words::<4>(offset) {
-            slot.iter().zip(words).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
-            // ORDER: pairs with the reader's acquire load: the events below the tail are complete.
-            tail.store(recorded.wrapping_add(1), Ordering::Release);
-        }
+        recorder::record(&self.window, event);
     }
 }
 
@@ -128,42 +117,5 @@ impl Platform for Npu {
     #[inline]
     fn window(&self) -> DeviceAddr {
         self.window.device_addr()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    extern crate std;
-
-    use hal::Trace;
-    use wire::{TraceEvent, npu};
-    use zerocopy::FromZeros;
-    use zerocopy::IntoBytes;
-
-    use super::{Npu, SharedMemory};
-    use crate::window::tests::window;
-
-    /// A kernel that starts anew on a window goes on behind what the one before has recorded, also where the ring wraps.
-    #[test]
-    fn the_flight_recorder_goes_on_behind_what_is_there() {
-        let window = window(1);
-        let base = window.device_addr();
-        let at = |offset: u64| base.checked_add(offset).unwrap();
-        let mut first = Npu::new(window);
-        for sequence in 0..1023 {
-            first.event(TraceEvent { sequence, ..TraceEvent::default() });
-        }
-        let Npu { window, .. } = first;
-        let mut second = Npu::new(window);
-        for sequence in 1023..1026 {
-            second.event(TraceEvent { sequence, first: 7, second: 8, ..TraceEvent::default() });
-        }
-        assert_eq!(second.load(at(npu::TRACE_TAIL)), Ok(1026));
-        for (slot, sequence) in [(0, 1024), (1, 1025), (2, 2), (1022, 1022), (1023, 1023)] {
-            let mut event = TraceEvent::new_zeroed();
-            second.read(at(npu::TRACE + 32 * slot), event.as_mut_bytes()).unwrap();
-            assert_eq!(event.sequence, sequence, "slot {slot}");
-            assert_eq!((event.first, event.second), if sequence < 1023 { (0, 0) } else { (7, 8) });
-        }
     }
 }
