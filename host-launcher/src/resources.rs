@@ -168,10 +168,19 @@ impl RankResources {
         Ok(())
     }
 
+    /// The threads, in the order of their numbers.
+    pub(crate) fn threads(&self) -> &[ThreadEntry] {
+        &self.entries.0
+    }
+
+    /// The queues of the queue pairs.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = u16> {
+        self.entries.1.iter().filter(|channel| channel.depth > 0).map(|channel| channel.queue)
+    }
+
     /// The queues of threads and queue pairs.
     pub(crate) fn queues(&self) -> impl Iterator<Item = QueueId> {
-        let pairs = self.entries.1.iter().filter(|channel| channel.depth > 0);
-        self.threads.iter().copied().chain(pairs.map(|channel| QueueId(channel.queue)))
+        self.threads.iter().copied().chain(self.pairs().map(QueueId))
     }
 
     /// Takes everything out of the rings, in the stead of a device that no longer does.
