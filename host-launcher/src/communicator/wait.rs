@@ -60,8 +60,7 @@ impl Communicator<'_> {
             if outcome != Outcome::Deadline || early.is_none() {
                 break (outcome, is_agreed);
             }
-            let total =
-                (0..self.size()).map(|rank| self.cluster.machine().snapshot(rank).executed_total()).sum();
+            let total = (0..self.size()).map(|rank| self.executed(rank)).sum();
             let since = total - executed.replace(total).unwrap_or(0_u64);
             self.config.on_warning.warn(&Warning::of(self, started.elapsed(), since));
             stage += 1;
@@ -73,6 +72,11 @@ impl Communicator<'_> {
             self.agreed.extend(works);
         }
         (outcome, is_agreed)
+    }
+
+    /// Tasks that the device of a rank has carried out.
+    fn executed(&self, rank: u32) -> u64 {
+        self.cluster.machine().snapshot(self.cluster.npu(rank).index()).executed_total()
     }
 
     /// Returns the sequences in flight that must be compared: at which ranks were not all asked for the same, or some for
