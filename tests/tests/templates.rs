@@ -8,3 +8,5 @@ mod facts;
 mod grid;
 #[path = "templates/plans.rs"]
 mod plans;
+#[path = "templates/volumes.rs"]
+mod volumes;
