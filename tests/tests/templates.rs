@@ -6,5 +6,7 @@ mod counts;
 mod facts;
 #[path = "templates/grid.rs"]
 mod grid;
+#[path = "templates/hierarchy.rs"]
+mod hierarchy;
 #[path = "templates/plans.rs"]
 mod plans;

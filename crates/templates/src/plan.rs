@@ -396,6 +396,9 @@ fn levels_of(shape: &Shape, tables: &Tables<'_>, ranks: NonZero<u32>) -> Result<
     if levels::is_composition(shape.algorithm) {
         return Levels::new(shape, tables, ranks);
     }
+    if shape.levels.iter().any(Option::is_some) {
+        return Err(PlanError { code: ErrorCode::PLAN_OP, need: 0, limit: 0 });
+    }
     let whole = matches!(shape.op, OpKind::AllReduce | OpKind::Broadcast | OpKind::Reduce);
     let of_share = match shape.algorithm {
         Algorithm::MultiRing => {
