@@ -367,7 +367,7 @@ impl<'c> Run<'c> {
     fn links(&self) -> Links {
         let mut links = Links::default();
         for rank in 0..self.comm.size() {
-            let counters = self.cluster.machine().snapshot(rank);
+            let counters = self.cluster.machine().snapshot(self.cluster.npu(rank).index());
             let moved = |protocol| counters.sent(protocol) + counters.received(protocol);
             links.local += counters.local_bytes;
             links.hccs += moved(Protocol::Hccs);

@@ -6,6 +6,8 @@
 
 #[path = "collectives/grid.rs"]
 mod grid;
+#[path = "collectives/groups.rs"]
+mod groups;
 #[path = "collectives/oracle.rs"]
 mod oracle;
 #[path = "collectives/set_up.rs"]

@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Print how the ranks are connected
     Topo(WorldArgs),
+    /// Explain dumps of a failed run: the rank at the root, who waits for whom, what each rank did last
+    Diagnose(DiagnoseArgs),
     /// Print the settings in force, where each comes from and why it differs from what was asked
     Env,
 }
@@ -122,6 +124,17 @@ pub(crate) struct RunArgs {
     /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
+    /// Write a dump of every rank to this folder when the operation fails, for `aicpu-ts diagnose`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dump: Option<PathBuf>,
+}
+
+/// What to explain.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DiagnoseArgs {
+    /// Dumps of the ranks of one communicator, or folders of such
+    #[arg(value_name = "DUMP", required = true)]
+    pub(crate) dumps: Vec<PathBuf>,
 }
 
 /// What runs the kernels.
