@@ -6,6 +6,8 @@ mod counts;
 mod facts;
 #[path = "templates/grid.rs"]
 mod grid;
+#[path = "templates/hierarchy.rs"]
+mod hierarchy;
 #[path = "templates/plans.rs"]
 mod plans;
 #[path = "templates/volumes.rs"]
