@@ -3,6 +3,9 @@
 //! It shares nothing with kernel, templates or device but the documented order of reduction (the table at the head
 //! of the `templates` crate) and the documented meaning of one reduction (`docs/numerics.md`).
 
+mod file;
+
+pub use file::expected_of_file;
 use half::{bf16, f16};
 use wire::launch::{Algorithm, ElementRange, OpKind};
 use wire::{DataType, ReduceOp};

@@ -38,15 +38,15 @@ mod values;
 mod write;
 mod xml;
 
-use core::hash::{Hash, Hasher};
-
 pub use algorithm::{Algorithm, Buffer, Gpu, Kind, Place, Step, ThreadBlock};
 pub use build::{BlockBuilder, Builder, StepRef};
 pub use fault::Fault;
 pub use lower::RankScript;
 pub use values::{Term, Value, Values};
-use wire::ErrorCode;
 pub use write::to_xml;
+
+use wire::ErrorCode;
+use wire::script::ScriptHeader;
 
 use simulate::Execution;
 
@@ -130,11 +130,28 @@ impl AlgorithmFile {
         self.use_of(in_place).map(|used| (&used.values, &*used.outputs))
     }
 
+    /// Returns whether it works with buffers in this relation.
+    #[must_use]
+    pub fn works(&self, in_place: bool) -> bool {
+        self.uses[usize::from(in_place)].is_some()
+    }
+
+    /// Returns a number that stands for everything its scripts say.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        // Sums would let two ranks change places: each digest is moved away from those before it.
+        self.headers().fold(0, |digest: u64, header| digest.rotate_left(7).wrapping_add(header.digest))
+    }
+
+    /// Returns the heads of all scripts.
+    pub fn headers(&self) -> impl Iterator<Item = ScriptHeader> {
+        self.uses.iter().flatten().flat_map(|used| &used.scripts).map(|script| script.header)
+    }
+
     /// Returns what every rank must have, whatever the relation of its buffers.
     #[must_use]
     pub fn needs(&self) -> Needs {
-        let headers = self.uses.iter().flatten().flat_map(|used| &used.scripts).map(|script| script.header);
-        headers.fold(Needs::default(), |needs, header| Needs {
+        self.headers().fold(Needs::default(), |needs, header| Needs {
             threads: needs.threads.max(header.threads),
             main_notifies: needs.main_notifies.max(header.main_notifies),
             sub_notifies: needs.sub_notifies.max(header.sub_notifies),
@@ -159,11 +176,3 @@ impl PartialEq for AlgorithmFile {
 
 impl Eq for AlgorithmFile {}
 
-impl Hash for AlgorithmFile {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        // Scripts that are equal do the same.
-        for script in self.uses.iter().flatten().flat_map(|used| &used.scripts) {
-            script.header.digest.hash(state);
-        }
-    }
-}

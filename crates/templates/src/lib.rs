@@ -26,6 +26,7 @@
 
 mod class;
 mod exchange;
+mod file;
 mod group;
 mod mesh;
 mod plan;
@@ -36,5 +37,6 @@ mod steps;
 mod tables;
 
 pub use class::SizeClass;
+pub use file::script_scratch_bytes;
 pub use plan::{Needs, Plan, PlanError, Shape, exists, scratch_bytes};
 pub use tables::{Extents, Tables};

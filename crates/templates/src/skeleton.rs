@@ -47,6 +47,9 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         if shape.ranks == 1 {
             return self.single_rank();
         }
+        if let Some(cut) = self.plan.cut() {
+            return self.file_algorithm(cut);
+        }
         match family(shape.op, shape.algorithm).ok_or(ErrorCode::PLAN_OP)? {
             Family::Steps => self.step_algorithm(),
             Family::Mesh => self.mesh_algorithm(),

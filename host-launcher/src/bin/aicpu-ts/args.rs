@@ -75,6 +75,9 @@ pub(crate) struct RunArgs {
     /// Algorithm; default: chosen by size and links, or by HCCL_ALGO
     #[arg(long, value_parser = parse_algorithm)]
     pub(crate) algo: Option<Algorithm>,
+    /// Algorithm from a file, MSCCL XML
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["algo", "staging"])]
+    pub(crate) algo_file: Option<PathBuf>,
     /// Work in a scratch buffer or directly in the users' buffers; default: directly where possible
     #[arg(long, value_parser = parse_staging)]
     pub(crate) staging: Option<Staging>,
