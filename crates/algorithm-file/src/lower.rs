@@ -5,8 +5,9 @@
 //! it has landed: no send waits for more than the receipt of the message before it between the two ranks. Hence no
 //! order of steps that a file may have can block, however many sends are ahead of their receives.
 //!
-//! The notifies of a channel are binary, one set per pair of ranks. All thread blocks that use a pair therefore share
-//! one thread for each direction; what a thread block orders is kept by what its steps read and write.
+//! The notifies of a channel are binary, and a queue pair runs what it has been given in one order: there is one set of
+//! either per pair of ranks. All thread blocks that use a pair therefore share one thread at each end; what a thread
+//! block orders is kept by what its steps read and write.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -67,9 +68,8 @@ struct Lowering<'a> {
     algorithm: &'a Algorithm,
     in_place: bool,
     programs: Vec<Program>,
-    /// Lanes of every rank: to, and from each peer.
-    sending: Vec<HashMap<u32, usize>>,
-    receiving: Vec<HashMap<u32, usize>>,
+    /// The lane of every rank for each of its peers.
+    lanes: Vec<HashMap<u32, usize>>,
     links: HashMap<Link, Traffic>,
     /// Slots that each message has landed in.
     landed: HashMap<usize, Vec<u16>>,
@@ -87,21 +87,21 @@ impl<'a> Lowering<'a> {
             links.entry((message.from, message.to)).or_default().ahead.push_back(message.chunks);
         }
         let order: BTreeSet<Link> = links.keys().copied().collect();
-        let (mut sending, mut receiving) = (vec![HashMap::new(); ranks], vec![HashMap::new(); ranks]);
-        let mut lanes = vec![1; ranks];
-        let mut take = |rank: u32| {
-            let next: &mut usize = &mut lanes[rank as usize];
-            *next += 1;
-            1 + (*next - 2) % (MAX_LANES - 1)
-        };
-        for (from, to) in order {
-            sending[from as usize].insert(to, take(from));
-            receiving[to as usize].insert(from, take(to));
+        let mut lanes: Vec<HashMap<u32, usize>> = vec![HashMap::new(); ranks];
+        for (rank, peer) in order.into_iter().flat_map(|(from, to)| [(from, to), (to, from)]) {
+            let known = &mut lanes[rank as usize];
+            let next = 1 + known.len() % (MAX_LANES - 1);
+            known.entry(peer).or_insert(next);
         }
-        let programs = lanes.into_iter().map(|count: usize| Program::new(count.min(MAX_LANES))).collect();
+        let programs = lanes.iter().map(|known| Program::new((known.len() + 1).min(MAX_LANES))).collect();
         let slots = vec![0; ranks];
         let (landed, homes) = (HashMap::new(), HashMap::new());
-        Self { algorithm, in_place, programs, sending, receiving, links, landed, slots, homes }
+        Self { algorithm, in_place, programs, lanes, links, landed, slots, homes }
+    }
+
+    /// The lane at `rank` that deals with `peer`.
+    fn lane(&self, rank: u32, peer: u32) -> usize {
+        self.lanes[rank as usize].get(&peer).copied().unwrap_or(0)
     }
 
     fn program(&mut self, rank: u32) -> &mut Program {
@@ -134,7 +134,7 @@ impl<'a> Lowering<'a> {
             slots.push(slot.unwrap_or_else(|| take_slot(&mut self.slots[to as usize])));
         }
         let places: Vec<_> = slots.iter().copied().map(scratch).collect();
-        let lane = self.receiving[to as usize][&from];
+        let lane = self.lane(to, from);
         let action = Action::Tell { peer: number(from), what: Told::Free };
         self.program(to).push(lane, step, action, &[], &places);
         self.links.entry(link).or_default().next = slots;
@@ -146,7 +146,7 @@ impl<'a> Lowering<'a> {
         if self.links.get(&link).is_none_or(|traffic| traffic.unread.is_empty()) {
             return;
         }
-        let (sends, receives) = (self.sending[from as usize][&to], self.receiving[to as usize][&from]);
+        let (sends, receives) = (self.lane(from, to), self.lane(to, from));
         let tell = Action::Tell { peer: number(from), what: Told::Received };
         self.program(to).push(receives, step, tell, &[], &[]);
         let wait = Action::Await { peer: number(to), what: Told::Received };
@@ -184,7 +184,7 @@ impl<'a> Lowering<'a> {
         let (send, receive) = (thread.send, thread.receive);
         let slots = done.received.and_then(|message| self.landed.remove(&message)).unwrap_or_default();
         let lane = match receive.filter(|_| what.kind.receives()) {
-            Some(from) => self.receiving[id.gpu][&from],
+            Some(from) => self.lane(rank, from),
             None => 0,
         };
         let mut sources = Vec::new();
@@ -222,7 +222,7 @@ impl<'a> Lowering<'a> {
     /// Sends a message, which is received at once into its slots.
     fn send(&mut self, link: Link, message: usize, sources: &[(Place, u16)], step: u16) {
         let (from, to) = link;
-        let (sends, receives) = (self.sending[from as usize][&to], self.receiving[to as usize][&from]);
+        let (sends, receives) = (self.lane(from, to), self.lane(to, from));
         let wait = Action::Await { peer: number(to), what: Told::Free };
         let allowed = self.program(from).push(sends, step, wait, &[], &[]);
         // That the next message may come says that the last one has been received.
