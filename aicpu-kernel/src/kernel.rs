@@ -247,11 +247,10 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             .vector
             .load(&self.platform, &launch, ranks)
             .and_then(|()| self.script.load(&self.platform, &launch));
-        let planned = loaded.and_then(|()| {
-            request::plan(&launch, context, &attached(&self.vector, &self.script, &launch))
-        });
+        let planned = loaded
+            .and_then(|()| request::plan(&launch, context, &attached(&self.vector, &self.script, &launch)));
         let plan = planned.and_then(|planned| {
-            self.peers.load(&self.platform, &launch, ranks, planned.peers).map(|()| planned.plan)
+            self.peers.load(&self.platform, &launch, ranks, |peer| planned.needs(peer)).map(|()| planned.plan)
         });
         Ok(Opened { launch, context: index, plan })
     }

@@ -5,7 +5,6 @@
 
 mod file;
 
-pub use file::expected_of_file;
 use half::{bf16, f16};
 use wire::launch::{Algorithm, ElementRange, OpKind};
 use wire::{DataType, ReduceOp};
@@ -97,6 +96,19 @@ fn moves(operation: &Operation, rank: u32, ranks: u32) -> Vec<(u32, ElementRange
             (0..ranks).map(|peer| (peer, row(peer, rank).send, row(rank, peer).receive.first)).collect()
         }
         _ => Vec::new(),
+    }
+}
+
+/// Returns the expected output of every rank as [`expected`] does, also of an algorithm that was loaded as data, for which
+/// it may matter whether input and output are the same memory.
+///
+/// # Panics
+/// As [`expected`]; when the file does not work with buffers in this relation.
+#[must_use]
+pub fn outputs(operation: &Operation, in_place: bool, chunk: u64, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    match &operation.file {
+        Some(file) => file::expected(operation, file, in_place, chunk, inputs),
+        None => expected(operation, chunk, inputs),
     }
 }
 

@@ -182,10 +182,7 @@ impl<'c> Run<'c> {
                 Ok(payload::fill(setup.seed, rank, elements, operation.dtype, operation.reduce))
             })
             .collect::<Result<_>>()?;
-        let expected = match &operation.file {
-            Some(file) => oracle::expected_of_file(&operation, file, setup.in_place, setup.chunk, &inputs),
-            None => oracle::expected(&operation, setup.chunk, &inputs),
-        };
+        let expected = oracle::outputs(&operation, setup.in_place, setup.chunk, &inputs);
         let pair = |_| {
             let input = SharedBuffer::new(cluster, input_bytes.max(output_bytes).max(1))?;
             Ok((input, SharedBuffer::new(cluster, output_bytes.max(1))?))

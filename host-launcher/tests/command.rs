@@ -55,7 +55,7 @@ fn near_misses_are_named() {
     assert_usage(&words("run all-reduce --ranks 2 --frobnicate"), "unexpected argument '--frobnicate'");
     assert_usage(&words("run all-reduce --ranks 2 --dtype float"), "fp32");
     assert_usage(&words("run all-reduce --ranks 2 --op avg"), "sum, prod, max, min");
-    assert_usage(&words("run all-reduce --ranks 2 --algo tree"), "ring, halving-doubling, nhr");
+    assert_usage(&words("run all-reduce --ranks 2 --algo trees"), "ring, halving-doubling, nhr");
     assert_usage(&words("run all-reduce --ranks 2 --aicpu gpu"), "thread, qemu");
 }
 
@@ -145,7 +145,7 @@ fn a_failure_is_status_1_with_its_code_on_standard_error() {
     assert!(stderr.starts_with("E1201 RANK_TABLE_READ  \"no/such/file.json\"\n  what "), "{stderr}");
     let (status, _, stderr) = run("run all-reduce --ranks 2 --dtype fp8e4m3 --bytes 64");
     assert!(status == 1 && stderr.starts_with("E1108 LAUNCH_REDUCE\n"), "{status}: {stderr}");
-    let (status, _, stderr) = run("run all-gather --ranks 2 --algo mesh-one-shot --bytes 64");
+    let (status, _, stderr) = run("run all-gather --ranks 2 --algo mesh-two-shot --bytes 64");
     assert!(status == 1 && stderr.starts_with("E3105 PLAN_OP\n"), "{status}: {stderr}");
     let (status, _, stderr) =
         run("run all-reduce --ranks 2 --aicpu qemu --image no/such/image.elf --bytes 64");

@@ -216,7 +216,9 @@ impl Algorithm {
         let share = rank * self.parts();
         match (self.op, place.buffer) {
             _ if !in_place => place,
-            (OpKind::AllGather, Buffer::Input) => Place { buffer: Buffer::Output, chunk: share + place.chunk },
+            (OpKind::AllGather, Buffer::Input) => {
+                Place { buffer: Buffer::Output, chunk: share + place.chunk }
+            }
             (OpKind::ReduceScatter, Buffer::Output) => {
                 Place { buffer: Buffer::Input, chunk: share + place.chunk }
             }

@@ -56,6 +56,14 @@ impl Builder {
         BlockBuilder { block: gpu.blocks.len() - 1, gpu }
     }
 
+    /// Goes on with the thread block of a rank that has a step.
+    ///
+    /// # Panics
+    /// When there is no such rank.
+    pub fn resume(&mut self, rank: u32, step: StepRef) -> BlockBuilder<'_> {
+        BlockBuilder { block: step.block, gpu: &mut self.algorithm.gpus[rank as usize] }
+    }
+
     /// Returns the algorithm, of which nothing has been checked.
     #[must_use]
     pub fn finish(self) -> Algorithm {
@@ -129,11 +137,8 @@ impl BlockBuilder<'_> {
         self.step(Kind::Reduce, src, dst)
     }
 
-    /// Lets what follows come after a step of another thread block of this rank.
+    /// Lets what follows come after a step of another thread block of this rank, which [is awaited](Self::awaited).
     pub fn after(&mut self, other: StepRef) -> &mut Self {
-        if let Some(step) = self.gpu.blocks.get_mut(other.block).and_then(|block| block.steps.get_mut(other.step)) {
-            step.awaited = true;
-        }
         let nothing = (Buffer::Input, 0);
         self.step(Kind::Nop, nothing, nothing);
         if let Some(step) = self.thread().steps.last_mut() {
@@ -148,6 +153,14 @@ impl BlockBuilder<'_> {
             step.count = count;
             let places = [(step.kind.reads(), step.src), (step.kind.writes(), step.dst)];
             places.into_iter().filter(|(used, _)| *used).for_each(|(_, place)| self.grow(place, count));
+        }
+        self
+    }
+
+    /// Lets steps of other thread blocks depend on the last step.
+    pub fn awaited(&mut self) -> &mut Self {
+        if let Some(step) = self.thread().steps.last_mut() {
+            step.awaited = true;
         }
         self
     }

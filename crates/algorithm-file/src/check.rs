@@ -13,7 +13,7 @@ const MAX_RANKS: u32 = 128;
 /// Most chunks: parts and slots are numbered by 16 bits.
 const MAX_CHUNKS: u32 = 1 << 16;
 /// Most thread blocks, chunks of outputs, and chunks that steps move, of all ranks: so much is simulated.
-const MAX_TOTALS: [u64; 3] = [4096, 1 << 20, 1 << 22];
+const MAX_TOTALS: [u64; 3] = [1 << 14, 1 << 20, 1 << 22];
 
 /// Checks ranks, chunks, channels, and every step by itself.
 ///
@@ -69,15 +69,18 @@ pub(crate) fn check(algorithm: &Algorithm) -> Result<(), Fault> {
 fn channels(algorithm: &Algorithm, gpu: usize) -> Result<(), Fault> {
     let mut users = HashMap::new();
     for (block, thread) in algorithm.gpus[gpu].blocks.iter().enumerate() {
-        let fault = |code, message| Err(Fault::new(code, thread.at, format!("gpu {gpu}, tb {block}: {message}")));
+        let fault =
+            |code, message| Err(Fault::new(code, thread.at, format!("gpu {gpu}, tb {block}: {message}")));
         for (verb, peer) in [("sends to", thread.send), ("receives from", thread.receive)] {
             let Some(peer) = peer else { continue };
             if peer >= algorithm.ranks() || peer as usize == gpu {
-                let message = format!("{verb} gpu {peer}: expected another of 0 to {}", algorithm.ranks() - 1);
+                let message =
+                    format!("{verb} gpu {peer}: expected another of 0 to {}", algorithm.ranks() - 1);
                 return fault(ErrorCode::ALGORITHM_VALUE, message);
             }
             if let Some(other) = users.insert((verb, peer, thread.channel), block) {
-                let message = format!("{verb} gpu {peer} over channel {}, as tb {other} does", thread.channel);
+                let message =
+                    format!("{verb} gpu {peer} over channel {}, as tb {other} does", thread.channel);
                 return fault(ErrorCode::ALGORITHM_CHANNEL, message);
             }
         }
@@ -96,7 +99,9 @@ fn check_step(algorithm: &Algorithm, id: StepId, thread: &ThreadBlock, step: &St
     let [input, output] = algorithm.extents();
     let [own_input, own_output, scratch] = algorithm.gpus[id.gpu].chunks;
     let room = [input.min(own_input), output.min(own_output), scratch];
-    for (used, name, place) in [(step.kind.reads(), "reads", step.src), (step.kind.writes(), "writes", step.dst)] {
+    for (used, name, place) in
+        [(step.kind.reads(), "reads", step.src), (step.kind.writes(), "writes", step.dst)]
+    {
         let has = room[place.buffer as usize];
         if used && place.chunk.checked_add(step.count).is_none_or(|end| end > has) {
             return fault(format!("{name} {} chunks at {place} of {has}", step.count));

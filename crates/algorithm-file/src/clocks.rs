@@ -3,7 +3,7 @@
 //! A step comes after the one before it in its block, the one it depends on, and the one that sent what it receives.
 //! Two steps of one rank that touch a chunk, one of them writing, must be ordered by these.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::fault::StepId;
 use crate::{Algorithm, Place};
@@ -15,8 +15,9 @@ pub(crate) struct Cell {
     pub(crate) place: Place,
 }
 
-/// Steps done by every thread block of all ranks, as far as one of them knows.
-pub(crate) type Clock = Vec<u32>;
+/// Steps done by thread blocks, as far as one of them knows: thread block and steps, those of which none is known left
+/// out, ascending.
+pub(crate) type Clock = Vec<(usize, u32)>;
 
 /// Who has used a chunk: the last writer, and who has read since.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +47,7 @@ impl Clocks {
                 total - gpu.blocks.len()
             })
             .collect();
-        Self { first, now: vec![vec![0; total]; total], finished: HashMap::new(), uses: HashMap::new() }
+        Self { first, now: vec![Clock::new(); total], finished: HashMap::new(), uses: HashMap::new() }
     }
 
     fn thread(&self, id: StepId) -> usize {
@@ -56,7 +57,8 @@ impl Clocks {
     /// A step begins; `after` is the block and step of its rank that it depends on.
     pub(crate) fn start(&mut self, id: StepId, after: Option<(usize, usize)>) {
         let thread = self.thread(id);
-        self.now[thread][thread] += 1;
+        let steps = known(&self.now[thread], thread) + 1;
+        join(&mut self.now[thread], &[(thread, steps)]);
         if let Some((block, step)) = after {
             let after = StepId { gpu: id.gpu, block, step };
             if let Some(clock) = self.finished.get(&after) {
@@ -109,13 +111,28 @@ impl Clocks {
 
     /// Returns whether `earlier` is done before `later`, the step that its block is at, in every run.
     fn is_before(&self, earlier: StepId, later: StepId) -> bool {
-        let known = self.now[self.thread(later)][self.thread(earlier)];
-        known as usize > earlier.step
+        known(&self.now[self.thread(later)], self.thread(earlier)) as usize > earlier.step
     }
 }
 
-fn join(clock: &mut Clock, other: &Clock) {
-    for (own, theirs) in clock.iter_mut().zip(other) {
-        *own = (*own).max(*theirs);
+/// Returns the steps of a thread block that a clock knows of.
+fn known(clock: &Clock, thread: usize) -> u32 {
+    clock.binary_search_by_key(&thread, |(of, _)| *of).map_or(0, |index| clock[index].1)
+}
+
+fn join(clock: &mut Clock, other: &[(usize, u32)]) {
+    let mut added = false;
+    for &(thread, steps) in other {
+        match clock.binary_search_by_key(&thread, |(of, _)| *of) {
+            Ok(index) => clock[index].1 = clock[index].1.max(steps),
+            Err(_) => added = true,
+        }
+    }
+    if added {
+        let mut merged: BTreeMap<usize, u32> = clock.drain(..).collect();
+        merged.extend(
+            other.iter().filter(|(thread, _)| !merged.contains_key(thread)).copied().collect::<Vec<_>>(),
+        );
+        clock.extend(merged);
     }
 }

@@ -175,4 +175,3 @@ impl PartialEq for AlgorithmFile {
 }
 
 impl Eq for AlgorithmFile {}
-

@@ -264,40 +264,44 @@ impl<'a> Lowering<'a> {
     fn scripts(&self) -> Result<Vec<RankScript>, Fault> {
         let slots = self.slots.iter().copied().max().unwrap_or(0);
         let programs = self.programs.iter().zip(&self.algorithm.gpus);
-        (0..).zip(programs).map(|(rank, (program, gpu))| {
-            let limit = |what: &str, need: u64, limit: u64| {
-                let message = format!("gpu {rank}: {need} {what}; at most {limit}");
-                Fault::new(ErrorCode::ALGORITHM_LIMIT, gpu.at, message)
-            };
-            let entries = program.entries();
-            let (main_notifies, sub_notifies) = program.notifies();
-            let notifies =
-                u64::from(main_notifies) + u64::from(sub_notifies) * u64::from(program.threads() - 1);
-            if entries.len() > MAX_ENTRIES {
-                return Err(limit("tasks", entries.len() as u64, MAX_ENTRIES as u64));
-            }
-            if notifies > MAX_NOTIFIES {
-                return Err(limit("notifies", notifies, MAX_NOTIFIES));
-            }
-            if slots > 1 << 16 {
-                return Err(limit("scratch chunks", u64::from(slots), 1 << 16));
-            }
-            let header = ScriptHeader {
-                parts: self.algorithm.parts(),
-                slots,
-                rank,
-                ranks: number(self.algorithm.ranks()),
-                threads: program.threads(),
-                main_notifies,
-                sub_notifies,
-                op: self.algorithm.op as u8,
-                in_place: u8::from(self.in_place),
-                ..ScriptHeader::default()
-            };
-            let header = header.sealed(&entries).map_err(|code| Fault::new(code, gpu.at, format!("gpu {rank}")))?;
-            Ok(RankScript { header, entries })
-        })
-        .collect()
+        (0..)
+            .zip(programs)
+            .map(|(rank, (program, gpu))| {
+                let limit = |what: &str, need: u64, limit: u64| {
+                    let message = format!("gpu {rank}: {need} {what}; at most {limit}");
+                    Fault::new(ErrorCode::ALGORITHM_LIMIT, gpu.at, message)
+                };
+                let entries = program.entries();
+                let (main_notifies, sub_notifies) = program.notifies();
+                let notifies =
+                    u64::from(main_notifies) + u64::from(sub_notifies) * u64::from(program.threads() - 1);
+                if entries.len() > MAX_ENTRIES {
+                    return Err(limit("tasks", entries.len() as u64, MAX_ENTRIES as u64));
+                }
+                if notifies > MAX_NOTIFIES {
+                    return Err(limit("notifies", notifies, MAX_NOTIFIES));
+                }
+                if slots > 1 << 16 {
+                    return Err(limit("scratch chunks", u64::from(slots), 1 << 16));
+                }
+                let header = ScriptHeader {
+                    parts: self.algorithm.parts(),
+                    slots,
+                    rank,
+                    ranks: number(self.algorithm.ranks()),
+                    threads: program.threads(),
+                    main_notifies,
+                    sub_notifies,
+                    op: self.algorithm.op as u8,
+                    in_place: u8::from(self.in_place),
+                    ..ScriptHeader::default()
+                };
+                let header = header
+                    .sealed(&entries)
+                    .map_err(|code| Fault::new(code, gpu.at, format!("gpu {rank}")))?;
+                Ok(RankScript { header, entries })
+            })
+            .collect()
     }
 }
 

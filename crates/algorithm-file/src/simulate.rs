@@ -153,7 +153,8 @@ impl<'a> Simulation<'a> {
                 self.clocks.join(id, &message.clock);
                 if message.values.len() != step.count as usize {
                     let sent = message.values.len();
-                    let message = format!("receives {} chunks, of {sent} that {} sends", step.count, message.sender);
+                    let message =
+                        format!("receives {} chunks, of {sent} that {} sends", step.count, message.sender);
                     return Err(self.fault(id, ErrorCode::ALGORITHM_UNMATCHED, message));
                 }
                 received = Some(message.number);
@@ -171,6 +172,10 @@ impl<'a> Simulation<'a> {
         }
         if step.kind.writes() {
             for unit in 0..step.count {
+                // In place, a copy may be one onto itself.
+                if step.kind == Kind::Copy && self.cell(id, step.src, unit) == self.cell(id, step.dst, unit) {
+                    continue;
+                }
                 let mut value = values[unit as usize];
                 if step.kind == Kind::Reduce {
                     let accumulator = self.read(id, step.dst, unit)?;
@@ -287,15 +292,16 @@ impl<'a> Simulation<'a> {
                     output.push(value);
                     continue;
                 }
-                let holds =
-                    value.map_or("nothing".to_owned(), |value| self.execution.values.describe(value));
+                let holds = value.map_or("nothing".to_owned(), |value| self.execution.values.describe(value));
                 let message = format!("leaves {holds} in {named} of gpu {rank}: expected {}", text(wanted));
                 let code = ErrorCode::ALGORITHM_RESULT;
                 let writer = self.clocks.writer(cell);
                 let at = writer.and_then(|id| self.execution.steps.iter().position(|done| done.id == id));
                 let fault = match writer {
                     Some(id) => self.fault(id, code, message),
-                    None => Fault::new(code, gpu.at, format!("gpu {rank}: no step writes {place}: it {message}")),
+                    None => {
+                        Fault::new(code, gpu.at, format!("gpu {rank}: no step writes {place}: it {message}"))
+                    }
                 };
                 let order = at.unwrap_or(usize::MAX);
                 if first.as_ref().is_none_or(|(earlier, _)| order < *earlier) {

@@ -71,7 +71,8 @@ impl Values {
     /// Returns what a value is, in words.
     pub(crate) fn describe(&self, value: Value) -> String {
         let node = self.node(value);
-        let ranks: Vec<_> = (0..128).filter(|rank| node.ranks >> rank & 1 == 1).map(|r| r.to_string()).collect();
+        let ranks: Vec<_> =
+            (0..128).filter(|rank| node.ranks >> rank & 1 == 1).map(|r| r.to_string()).collect();
         format!("chunk {} of gpu {}", node.chunk, ranks.join("+"))
     }
 

@@ -45,9 +45,9 @@ fn write(text: &mut String, algorithm: &Algorithm) -> core::fmt::Result {
 }
 
 fn write_step(text: &mut String, number: usize, step: &Step) -> core::fmt::Result {
-    let (depid, deps) = step.after.map_or(("-1".to_owned(), "-1".to_owned()), |(block, after)| {
-        (block.to_string(), after.to_string())
-    });
+    let (depid, deps) = step
+        .after
+        .map_or(("-1".to_owned(), "-1".to_owned()), |(block, after)| (block.to_string(), after.to_string()));
     writeln!(
         text,
         r#"      <step s="{number}" type="{}" srcbuf="{}" srcoff="{}" dstbuf="{}" dstoff="{}" cnt="{}" depid="{depid}" deps="{deps}" hasdep="{}"/>"#,

@@ -40,7 +40,7 @@ pub use wqe::{WorkRequest, Wqe};
 /// Version of everything in this crate; host, kernel and device refuse each other when the major part differs.
 pub const ABI_MAJOR: u16 = 1;
 /// Minor version: fields added where reserved ones were.
-pub const ABI_MINOR: u16 = 1;
+pub const ABI_MINOR: u16 = 0;
 
 /// CRC-32C (Castagnoli), the checksum of resource contexts.
 pub(crate) const CRC32C: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISCSI);

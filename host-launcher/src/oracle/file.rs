@@ -14,8 +14,7 @@ use crate::communicator::Operation;
 ///
 /// # Panics
 /// When the file does not work with buffers in this relation, or an input is shorter than the operation says.
-#[must_use]
-pub fn expected_of_file(
+pub(super) fn expected(
     operation: &Operation,
     file: &AlgorithmFile,
     in_place: bool,
@@ -37,11 +36,7 @@ pub fn expected_of_file(
             let (at, len) = (element % chunk, chunk.min(count - element / chunk * chunk));
             // Parts are as equal as can be, the longer ones first.
             let longer = len % parts * (len / parts + 1);
-            if at < longer {
-                at / (len / parts + 1)
-            } else {
-                len % parts + (at - longer) / (len / parts)
-            }
+            if at < longer { at / (len / parts + 1) } else { len % parts + (at - longer) / (len / parts) }
         })
         .collect();
     let output = |chunks: &Vec<Chunk>| {

@@ -11,3 +11,4 @@ mod golden;
 mod launch;
 mod program;
 mod samples;
+mod script;
