@@ -30,6 +30,7 @@ mod chunk;
 mod class;
 mod composition;
 mod exchange;
+mod file;
 mod group;
 mod levels;
 mod mesh;
@@ -44,5 +45,6 @@ mod steps;
 mod tables;
 
 pub use class::SizeClass;
+pub use file::script_scratch_bytes;
 pub use plan::{Needs, Plan, PlanError, Shape, exists, scratch_bytes};
 pub use tables::{Extents, Tables};
