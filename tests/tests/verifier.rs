@@ -2,5 +2,17 @@
 
 #[path = "verifier/grid.rs"]
 mod grid;
+#[path = "verifier/harm.rs"]
+mod harm;
+#[path = "verifier/mutants.rs"]
+mod mutants;
+#[path = "verifier/mutation.rs"]
+mod mutation;
+#[path = "verifier/naive.rs"]
+mod naive;
+#[path = "verifier/pairs.rs"]
+mod pairs;
+#[path = "verifier/schedules.rs"]
+mod schedules;
 #[path = "verifier/shapes.rs"]
 mod shapes;

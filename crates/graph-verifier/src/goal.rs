@@ -184,6 +184,12 @@ impl Goal {
         goal
     }
 
+    /// Returns the number of ranks.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
     /// Returns the bytes of input and output of a rank.
     #[must_use]
     pub fn buffers(&self, rank: Rank) -> [u64; 2] {
