@@ -1,5 +1,7 @@
 //! The graph verifier: everything the templates emit is proved, and what is wrong is refused.
 
+#[path = "verifier/facts.rs"]
+mod facts;
 #[path = "verifier/grid.rs"]
 mod grid;
 #[path = "verifier/harm.rs"]
