@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::resources::{Identity, RankResources, Resources};
 use capture::RankProgram;
 pub use capture::{Capture, Program, Slot};
+pub(crate) use launch::scratch_len;
 pub use operation::{Operation, Place};
 pub(crate) use work::Work;
 

@@ -53,11 +53,7 @@ pub struct Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.buffer {
-            RegionKind::Input => "input",
-            RegionKind::Output => "output",
-            RegionKind::Scratch => "scratch",
-        };
+        let name = self.buffer.name();
         write!(f, "rank {} {name}[{}..{}]", self.rank, self.range.start, self.range.end)
     }
 }

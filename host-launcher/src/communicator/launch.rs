@@ -131,11 +131,8 @@ impl Communicator<'_> {
         Ok(())
     }
 
-    /// As much scratch as lets the operation run in one chunk, a power of two within the communicator's bounds.
     fn scratch_for(&self, operation: &Operation) -> u64 {
-        let wanted = templates::scratch_bytes(&self.shape(operation));
-        let bound = self.config.buffer_bytes.max(LEAST_SCRATCH);
-        wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
+        scratch_len(&self.shape(operation), self.config.buffer_bytes)
     }
 
     fn shape(&self, operation: &Operation) -> Shape {
@@ -225,6 +222,14 @@ impl Communicator<'_> {
         let own = resources.and_then(|resources| resources.ranks.get(rank as usize));
         own.ok_or_else(|| Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist"))
     }
+}
+
+/// As much scratch as lets a shape run in one chunk, a power of two, within the bounds of a communicator with
+/// `buffer_bytes` of it.
+pub(crate) fn scratch_len(shape: &Shape, buffer_bytes: u64) -> u64 {
+    let wanted = templates::scratch_bytes(shape);
+    let bound = buffer_bytes.max(LEAST_SCRATCH);
+    wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
 }
 
 /// Checks that peers find what they touch directly: their tables name the start of a buffer. `input` and `output` are

@@ -315,3 +315,58 @@ fn sizes_around_4_gib_and_above_are_proved() {
         }
     }
 }
+
+/// In one order the main thread takes the first of two notifies, in another the sub thread does, and nothing goes on.
+#[test]
+fn v4_two_threads_may_not_wait_for_one_notify() {
+    let (ack, data) = (ChannelNotify::Ack, ChannelNotify::Data);
+    let machine = prove::machine(&all_reduce(Algorithm::MeshTwoShot, 2, 1), &Protocol::Hccs);
+    let graph = operation(Collective::Barrier, 2, |rank| {
+        if rank == 0 {
+            let sub = (ThreadId(1), Task::ChannelWait { peer: 1, notify: ack });
+            vec![wait(1, ack), record(1, data), sub]
+        } else {
+            vec![record(0, ack), wait(0, data), record(0, ack)]
+        }
+    });
+    let refuted = verify(&machine, &[&graph]).expect_err("whose notify is it?");
+    assert_eq!(refuted.obligation, Obligation::Pairing, "{refuted}");
+}
+
+#[test]
+fn v4_a_notify_that_is_left_over_is_refuted() {
+    let machine = prove::machine(&all_reduce(Algorithm::Ring, 2, 1), &Protocol::Hccs);
+    let graph = operation(Collective::Send { count: 0, from: 0, to: 1 }, 2, |rank| {
+        if rank == 0 { vec![record(1, ChannelNotify::Fin)] } else { Vec::new() }
+    });
+    let refuted = verify(&machine, &[&graph]).expect_err("nobody takes it");
+    assert_eq!(refuted.obligation, Obligation::Pairing, "{refuted}");
+}
+
+/// What another operation left in scratch is as good as nothing.
+#[test]
+fn v7_bytes_of_an_earlier_operation_are_undefined() {
+    let machine = prove::machine(&all_reduce(Algorithm::Ring, 1, 8), &Protocol::Hccs);
+    let span = |region| Span { region, offset: 0, len: 64 };
+    let copy = |dst, src| (ThreadId::MAIN, Task::LocalCopy { dst: span(dst), src: span(src) });
+    let through = |tasks: &[_]| operation(Collective::AllReduce { count: 8 }, 1, |_| tasks.to_vec());
+    let (fill, take) = (copy(RegionId::SCRATCH, RegionId::INPUT), copy(RegionId::OUTPUT, RegionId::SCRATCH));
+    let (good, stale) = (through(&[fill, take]), through(&[take]));
+    assert!(verify(&machine, &[&good, &good]).is_ok());
+    let refuted = verify(&machine, &[&good, &stale]).expect_err("the bytes are those of the one before");
+    assert_eq!(refuted.obligation, Obligation::Undefined, "{refuted}");
+}
+
+#[test]
+fn v13_labels_that_go_back_are_refuted() {
+    let (machine, good) = expand(&all_reduce(Algorithm::Ring, 3, 6));
+    let run = |labelled: &Labelled| labelled.phase == Phase::Run && labelled.step == 2;
+    for (phase, step) in [(Phase::Run, 1), (Phase::PreCopy, 0)] {
+        let mut wrong = good.clone();
+        let last = wrong.ranks[1].tasks.iter().rposition(run).expect("has steps");
+        (wrong.ranks[1].tasks[last].phase, wrong.ranks[1].tasks[last].step) = (phase, step);
+        let refuted = proof(&machine, &wrong).expect_err("labels go back");
+        assert_eq!(refuted.obligation, Obligation::Labels, "{refuted}");
+        assert_eq!(refuted.at.and_then(|at| at.task), Some(last));
+    }
+}

@@ -23,6 +23,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a collective on all ranks, check every byte, count what it took
     Run(RunArgs),
+    /// Prove the task graphs of an operation right, for every schedule, without running them
+    Verify(VerifyArgs),
     /// Print how the ranks are connected
     Topo(WorldArgs),
     /// Print the settings in force, where each comes from and why it differs from what was asked
@@ -115,6 +117,43 @@ pub(crate) struct RunArgs {
     /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
+}
+
+/// What to prove.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct VerifyArgs {
+    /// Operation
+    #[arg(value_parser = parse_op)]
+    pub(crate) op: OpKind,
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+    /// Size of one rank's share, as of `run`. Suffixes K, M, G (powers of 1024)
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_size, conflicts_with = "count")]
+    pub(crate) bytes: u64,
+    /// The same in elements
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Data type
+    #[arg(long, default_value = "fp32", value_parser = parse_dtype)]
+    pub(crate) dtype: DataType,
+    /// Reduction
+    #[arg(long = "op", value_name = "OP", id = "reduce", default_value = "sum", value_parser = parse_reduce)]
+    pub(crate) reduce: ReduceOp,
+    /// Algorithm; default: what `run` would choose
+    #[arg(long, value_parser = parse_algorithm)]
+    pub(crate) algo: Option<Algorithm>,
+    /// Every algorithm and staging that carries the operation out
+    #[arg(long, conflicts_with_all = ["algo", "staging"])]
+    pub(crate) all_algos: bool,
+    /// Work in a scratch buffer or directly in the users' buffers; default: what `run` would choose
+    #[arg(long, value_parser = parse_staging)]
+    pub(crate) staging: Option<Staging>,
+    /// Use the same memory for input and output
+    #[arg(long)]
+    pub(crate) in_place: bool,
+    /// Most elements of a chunk; default: as many as scratch holds
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) chunk: u64,
 }
 
 /// What runs the kernels.
