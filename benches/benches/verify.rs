@@ -4,7 +4,7 @@
 use core::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use graph_verifier::{Labelled, Structure, Uniform, verify};
+use graph_verifier::{Labelled, Lengths, Structure, verify};
 use host_launcher::prove;
 use templates::{Needs, Shape};
 use wire::launch::{Algorithm, OpKind, Staging};
@@ -64,6 +64,7 @@ fn structure(criterion: &mut Criterion) {
         let needs = Needs::of(algorithm, ranks);
         let operation = prove::operation(&shape, &Protocol::Hccs).expect("has a plan");
         let tasks = &operation.ranks[0].tasks;
+        let lengths = [1 << 20, 1 << 20, shape.scratch_len];
         let structure = Structure {
             rank: 0,
             ranks,
@@ -72,7 +73,7 @@ fn structure(criterion: &mut Criterion) {
             sub_notifies: needs.sub_notifies,
             element: 4,
             in_place: None,
-            extents: Uniform([1 << 20, 1 << 20, shape.scratch_len]),
+            extents: Lengths { own: lengths, peer: lengths },
         };
         let name = format!("{algorithm}-{ranks}");
         group.throughput(Throughput::Elements(tasks.len() as u64));

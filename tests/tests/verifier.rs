@@ -6,6 +6,8 @@ mod facts;
 mod grid;
 #[path = "verifier/harm.rs"]
 mod harm;
+#[path = "verifier/local.rs"]
+mod local;
 #[path = "verifier/mutants.rs"]
 mod mutants;
 #[path = "verifier/mutation.rs"]

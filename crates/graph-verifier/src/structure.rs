@@ -13,14 +13,19 @@ pub trait Extents {
     fn bytes(&self, region: RegionId) -> u64;
 }
 
-/// The same lengths at every rank: input, output, scratch, bytes.
+/// The lengths of this rank's input, output and scratch, and of those of any peer, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Uniform(pub [u64; 3]);
+pub struct Lengths {
+    /// Of this rank.
+    pub own: [u64; 3],
+    /// Of a peer.
+    pub peer: [u64; 3],
+}
 
-impl Extents for Uniform {
+impl Extents for Lengths {
     #[inline(always)]
     fn bytes(&self, region: RegionId) -> u64 {
-        let Self([input, output, scratch]) = *self;
+        let [input, output, scratch] = if region.peer().is_none() { self.own } else { self.peer };
         match region.kind() {
             RegionKind::Input => input,
             RegionKind::Output => output,
