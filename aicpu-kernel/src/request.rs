@@ -28,12 +28,18 @@ pub(crate) fn check_start(launch: &Launch, context: &OwnedContext) -> Result<(),
 /// # Errors
 /// `LAUNCH_COUNT` when they do not fit 64 bits.
 pub(crate) fn sizes(launch: &Launch, ranks: u32) -> Result<[u64; 2], Fault> {
-    let share = launch.count.checked_mul(launch.dtype.size_bytes());
-    let whole = share.and_then(|share| share.checked_mul(u64::from(ranks)));
-    let (Some(share), Some(whole)) = (share, whole) else {
-        return Err(Fault { code: ErrorCode::LAUNCH_COUNT, detail: launch.count });
-    };
-    Ok(match launch.op {
+    bytes(launch.op, launch.count, launch.dtype.size_bytes(), ranks)
+        .map_err(|code| Fault { code, detail: launch.count })
+}
+
+/// Returns the bytes of input and output of `count` elements of `element` bytes.
+///
+/// # Errors
+/// `LAUNCH_COUNT` when they do not fit 64 bits.
+pub(crate) fn bytes(op: OpKind, count: u64, element: u64, ranks: u32) -> Result<[u64; 2], ErrorCode> {
+    let share = count.checked_mul(element).ok_or(ErrorCode::LAUNCH_COUNT)?;
+    let whole = share.checked_mul(u64::from(ranks)).ok_or(ErrorCode::LAUNCH_COUNT)?;
+    Ok(match op {
         OpKind::AllReduce => [share, share],
         OpKind::AllGather => [share, whole],
         OpKind::ReduceScatter => [whole, share],

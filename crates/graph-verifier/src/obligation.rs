@@ -74,6 +74,12 @@ impl Obligation {
         }
     }
 
+    /// Returns the obligation that a code is about; `None` for other codes.
+    #[must_use]
+    pub fn of(code: ErrorCode) -> Option<Self> {
+        Self::ALL.into_iter().find(|obligation| obligation.code() == code)
+    }
+
     /// Returns the name users read.
     #[must_use]
     pub const fn name(self) -> &'static str {
