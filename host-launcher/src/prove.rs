@@ -1,7 +1,7 @@
 //! Proofs of expanded operations: the templates' tasks of all ranks, and what they must do, handed to the verifier.
 //!
 //! The verifier knows no template, and the templates know no verifier; this is where the two meet. Tasks from
-//! elsewhere (an algorithm read from a file) become an [`Operation`](graph_verifier::Operation) of their own and are
+//! elsewhere (an algorithm read from a file) become an [`Operation`] of their own and are
 //! proved by the same [`graph_verifier::verify`].
 
 use core::time::Duration;

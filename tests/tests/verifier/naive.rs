@@ -82,8 +82,8 @@ impl<'a> Graph<'a> {
         let mut set: HashMap<String, usize> = HashMap::new();
         loop {
             let mut moved = false;
-            for queue in 0..self.queues.len() {
-                let Some(&item) = self.queues[queue].get(at[queue]) else { continue };
+            for (queue, place) in at.iter_mut().enumerate() {
+                let Some(&item) = self.queues[queue].get(*place) else { continue };
                 let names = self.items[item].task.as_ref().map(|task| signal(self.items[item].rank, task));
                 let (sets, waits) = names.unwrap_or_default();
                 if let Some(name) = waits {
@@ -98,7 +98,7 @@ impl<'a> Graph<'a> {
                     self.signals.entry(name).or_default().0.push(item);
                 }
                 self.schedule.push(item);
-                at[queue] += 1;
+                *place += 1;
                 moved = true;
             }
             if !moved {
