@@ -1,26 +1,30 @@
 //! The verifier's local part on everything that is recorded: nothing that fails it is published or submitted.
 
 use graph_verifier::{Lengths, Structure};
-use templates::Plan;
+use templates::{Plan, Tables};
 use wire::ErrorCode;
 use wire::launch::OpKind;
-
-use crate::request;
 
 /// Returns what the tasks of a plan may name: its ranks, threads and notifies, and the bytes it is about.
 ///
 /// # Errors
-/// `LAUNCH_COUNT` when they do not fit 64 bits, which planning has excluded.
-pub(crate) fn structure(plan: &Plan) -> Result<Structure<Lengths>, ErrorCode> {
+/// What [`Shape::extents`](templates::Shape::extents) refuses, which planning has excluded.
+pub(crate) fn structure(plan: &Plan, tables: &Tables<'_>) -> Result<Structure<Lengths>, ErrorCode> {
     let shape = plan.shape();
     let element = shape.dtype.size_bytes();
-    let [input, output] = request::bytes(shape.op, shape.count, element, shape.ranks)?;
-    let lengths = [input, output, shape.scratch_len];
-    let place = u64::from(shape.rank) * input.min(output);
+    let extents = shape.extents(tables).map_err(|error| error.code)?;
+    let bytes = |elements: u64| elements.saturating_mul(element);
+    let lengths = |[input, output]: [u64; 2]| [bytes(input), bytes(output), shape.scratch_len];
+    let row = usize::try_from(shape.rank).ok().and_then(|rank| tables.vector.get(rank));
+    let row = row.copied().unwrap_or_default();
+    let share = u64::from(shape.rank).saturating_mul(shape.count);
+    // Where input and output begin in the memory that is both.
     let places = match shape.op {
-        OpKind::AllReduce => [0, 0],
-        OpKind::AllGather => [place, 0],
-        OpKind::ReduceScatter => [0, place],
+        OpKind::AllGather | OpKind::Gather => [share, 0],
+        OpKind::ReduceScatter | OpKind::Scatter => [0, share],
+        OpKind::AllGatherV => [row.receive.first, 0],
+        OpKind::ReduceScatterV => [0, row.send.first],
+        _ => [0, 0],
     };
     Ok(Structure {
         rank: shape.rank,
@@ -30,7 +34,7 @@ pub(crate) fn structure(plan: &Plan) -> Result<Structure<Lengths>, ErrorCode> {
         main_notifies: (plan.threads() - 1).saturating_mul(2),
         sub_notifies: 2,
         element,
-        in_place: shape.in_place.then_some(places),
-        extents: Lengths { own: lengths, peer: lengths },
+        in_place: shape.in_place.then_some(places.map(bytes)),
+        extents: Lengths { own: lengths(extents.own), peer: lengths(extents.peer) },
     })
 }

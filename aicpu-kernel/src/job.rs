@@ -6,8 +6,8 @@ use graph_verifier::Checked;
 use task_graph::{
     Block, LaunchBase, PackedGraph, Page, Pages, Recorder, Task, TaskGraph, TaskSink, ThreadId, Vectors,
 };
-use templates::Plan;
-use wire::launch::{CacheOutcome, Launch};
+use templates::{Plan, Tables};
+use wire::launch::{CacheOutcome, Launch, VectorRow};
 use wire::npu::Status;
 use wire::{ErrorCode, Phase};
 
@@ -48,6 +48,8 @@ pub(crate) struct Job {
     graphs: u32,
     pub(crate) status: Status,
     pub(crate) started_ns: u64,
+    /// Whether the rings were full at some time: recorded once.
+    pub(crate) was_held: bool,
 }
 
 impl Job {
@@ -65,6 +67,7 @@ impl Job {
             graphs: 0,
             status,
             started_ns: now_ns,
+            was_held: false,
         };
         match plan {
             Ok(plan) => job.plan = Some(plan),
@@ -186,19 +189,21 @@ impl Job {
         &self,
         plan: Option<&Plan>,
         context: &mut OwnedContext,
+        vector: &[VectorRow],
         graph: &mut TaskGraph<S>,
     ) -> Result<(), ErrorCode> {
         graph.clear();
-        let (resources, _) = context.split()?;
+        let (resources, groups, _) = context.split()?;
         let mut recorder = Recorder::new(graph, resources);
         if self.next == 0 {
             recorder.mark(Phase::Start, 0);
             recorder.task(ThreadId::MAIN, &Task::WaitStart)?;
         }
         if let Some(plan) = plan.filter(|plan| self.next < plan.chunks()) {
-            let structure = check::structure(plan)?;
+            let tables = Tables { vector, ..groups };
+            let structure = check::structure(plan, &tables)?;
             let mut checked = Checked::new(&structure, &mut recorder);
-            plan.emit(self.next, &mut checked)?;
+            plan.emit(self.next, &tables, &mut checked)?;
             checked.finish()?;
         }
         if self.next + 1 == self.chunks() {

@@ -5,30 +5,17 @@ use core::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use graph_verifier::{Labelled, Lengths, Structure, verify};
-use host_launcher::prove;
-use templates::{Needs, Shape};
-use wire::launch::{Algorithm, OpKind, Staging};
+use host_launcher::communicator::Operation;
+use host_launcher::prove::Case;
+use templates::Needs;
+use wire::launch::Algorithm;
 use wire::npu::Protocol;
-use wire::{DataType, ReduceOp};
 
 /// An all-reduce of 1 MiB of fp32 in scratch.
-fn shape(algorithm: Algorithm, ranks: u32) -> Shape {
-    Shape {
-        op: OpKind::AllReduce,
-        algorithm,
-        staging: Staging::Scratch,
-        rank: 0,
-        ranks,
-        count: 1 << 18,
-        dtype: DataType::Fp32,
-        reduce: ReduceOp::Sum,
-        scratch_len: 200 << 20,
-        threads: Needs::of(algorithm, ranks).threads,
-        inline_reduce: true,
-        in_place: false,
-        chunk: 0,
-        piece: 0,
-    }
+fn case(algorithm: Algorithm, ranks: u32) -> Case {
+    let operation = Operation { count: 1 << 18, algorithm, ..Operation::default() };
+    let threads = Needs::of(algorithm, ranks).threads;
+    Case { operation, ranks, scratch_len: 200 << 20, threads, inline_reduce: true, in_place: false }
 }
 
 const CASES: [(Algorithm, u32); 4] =
@@ -38,9 +25,9 @@ fn proofs(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("verify");
     group.sample_size(10);
     for (algorithm, ranks) in CASES {
-        let shape = shape(algorithm, ranks);
-        let operation = prove::operation(&shape, &Protocol::Hccs).expect("has a plan");
-        let machine = prove::machine(&shape, &Protocol::Hccs);
+        let case = case(algorithm, ranks);
+        let operation = case.graph(&Protocol::Hccs).expect("has a plan");
+        let machine = case.machine(&Protocol::Hccs);
         let name = format!("{algorithm}-{ranks}");
         group.throughput(Throughput::Elements(operation.tasks() as u64));
         group.bench_function(BenchmarkId::new("run", &name), |bencher| {
@@ -60,11 +47,11 @@ fn proofs(criterion: &mut Criterion) {
 fn structure(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("verify-structure");
     for (algorithm, ranks) in CASES {
-        let shape = shape(algorithm, ranks);
+        let case = case(algorithm, ranks);
         let needs = Needs::of(algorithm, ranks);
-        let operation = prove::operation(&shape, &Protocol::Hccs).expect("has a plan");
+        let operation = case.graph(&Protocol::Hccs).expect("has a plan");
         let tasks = &operation.ranks[0].tasks;
-        let lengths = [1 << 20, 1 << 20, shape.scratch_len];
+        let lengths = [1 << 20, 1 << 20, case.scratch_len];
         let structure = Structure {
             rank: 0,
             ranks,

@@ -22,5 +22,6 @@ pub mod run;
 pub mod select;
 pub mod settings;
 pub mod topology;
+pub mod traffic;
 
 pub use error::{Error, Result};

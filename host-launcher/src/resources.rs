@@ -46,14 +46,18 @@ impl Scratch {
         Ok(Self { len, rows })
     }
 
-    fn entries(&self) -> Vec<RegionEntry> {
-        let entry = |(rank, (addr, region)): (u32, &(DeviceAddr, Region))| RegionEntry {
-            addr: addr.0,
-            len: self.len,
-            token: region.token,
-            generation: region.generation,
-            rank,
-            reserved: 0,
+    fn entries(&self, cluster: &Cluster) -> Vec<RegionEntry> {
+        let entry = |(rank, (addr, region)): (u32, &(DeviceAddr, Region))| {
+            let [server, pod] = cluster.topology().place(rank);
+            RegionEntry {
+                addr: addr.0,
+                len: self.len,
+                token: region.token,
+                generation: region.generation,
+                rank,
+                server,
+                pod,
+            }
         };
         (0..).zip(&self.rows).map(entry).collect()
     }
@@ -164,10 +168,19 @@ impl RankResources {
         Ok(())
     }
 
+    /// The threads, in the order of their numbers.
+    pub(crate) fn threads(&self) -> &[ThreadEntry] {
+        &self.entries.0
+    }
+
+    /// The queues of the queue pairs.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = u16> {
+        self.entries.1.iter().filter(|channel| channel.depth > 0).map(|channel| channel.queue)
+    }
+
     /// The queues of threads and queue pairs.
     pub(crate) fn queues(&self) -> impl Iterator<Item = QueueId> {
-        let pairs = self.entries.1.iter().filter(|channel| channel.depth > 0);
-        self.threads.iter().copied().chain(pairs.map(|channel| QueueId(channel.queue)))
+        self.threads.iter().copied().chain(self.pairs().map(QueueId))
     }
 
     /// Takes everything out of the rings, in the stead of a device that no longer does.
@@ -216,7 +229,7 @@ impl Resources {
         let mut ranks =
             (0..count).map(|rank| RankResources::create(cluster, rank, needs)).collect::<Result<Vec<_>>>()?;
         handshake(&mut ranks)?;
-        let regions = scratch.entries();
+        let regions = scratch.entries(cluster);
         for (rank, resources) in (0..).zip(&mut ranks) {
             resources.write_context(cluster.npu(rank), &header(cluster, identity, rank), &regions)?;
         }

@@ -11,7 +11,7 @@ use std::hash::DefaultHasher;
 
 pub use graph_verifier::Labelled;
 use task_graph::{Caps, ChannelNotify, Rank, RegionKind, Span, Task, TaskSink, ThreadId};
-use templates::{Plan, Shape};
+use templates::{Plan, Shape, Tables};
 use wire::{ErrorCode, Phase, Reduction};
 
 /// Collects the tasks and marks of one rank in the order they are emitted.
@@ -59,10 +59,19 @@ pub const PLAIN_CAPS: Caps = Caps { reduce_types: 0, reduce_ops: 0, write_notify
 /// When the shape has no plan or the template fails.
 #[must_use]
 pub fn expand(shape: &Shape, caps: Caps) -> Collector {
-    let plan = Plan::new(shape).unwrap_or_else(|error| panic!("{shape:?}: {error:?}"));
+    expand_with(shape, &Tables::default(), caps)
+}
+
+/// Expands all chunks of a shape with tables for one rank.
+///
+/// # Panics
+/// As [`expand`].
+#[must_use]
+pub fn expand_with(shape: &Shape, tables: &Tables<'_>, caps: Caps) -> Collector {
+    let plan = Plan::new(shape, tables).unwrap_or_else(|error| panic!("{shape:?}: {error:?}"));
     let mut collector = Collector::new(caps);
     for chunk in 0..plan.chunks() {
-        plan.emit(chunk, &mut collector).expect("a collector takes everything");
+        plan.emit(chunk, tables, &mut collector).expect("a collector takes everything");
     }
     collector
 }

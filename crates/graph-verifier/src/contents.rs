@@ -49,13 +49,13 @@ impl Pass<'_> {
         let [_, len] = goal.buffers(rank);
         let mut done = 0;
         for piece in &goal.pieces[rank as usize] {
-            if goal.in_place.is_empty() {
+            if goal.in_place(rank).is_none() {
                 self.check_unwritten(operation, (memory, base), done..piece.at, moment)?;
             }
             self.check_piece(operation, rank, (memory, base), piece, moment)?;
             done = done.max(piece.at + piece.len);
         }
-        if goal.in_place.is_empty() {
+        if goal.in_place(rank).is_none() {
             self.check_unwritten(operation, (memory, base), done..len, moment)?;
         }
         Ok(())

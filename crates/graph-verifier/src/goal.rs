@@ -89,8 +89,9 @@ impl Block {
         (0..u64::from(ranks)).map(|rank| Self { at: rank * count, count }).collect()
     }
 
+    /// One behind the last element; where an empty block lies does not matter.
     fn end(self) -> u64 {
-        self.at + self.count
+        if self.count == 0 { 0 } else { self.at + self.count }
     }
 }
 
@@ -105,7 +106,7 @@ pub struct Request {
     pub dtype: DataType,
     /// Reduction; ignored where nothing is reduced.
     pub reduce: ReduceOp,
-    /// Whether input and output are the same memory: the shorter lies at its place in the longer.
+    /// Whether input and output are the same memory, where a rank has both: the shorter lies at its place in the longer.
     pub in_place: bool,
     /// Documented order of reduction.
     pub order: Order,
@@ -152,8 +153,8 @@ pub struct Goal {
     pub(crate) reduction: Option<Reduction>,
     /// Input and output of each rank.
     pub(crate) buffers: Vec<[u64; 2]>,
-    /// Places of input and output of each rank where both are one memory; empty where they are apart.
-    pub(crate) in_place: Vec<[u64; 2]>,
+    /// Places of input and output of each rank where both are one memory.
+    pub(crate) in_place: Vec<Option<[u64; 2]>>,
     pub(crate) barrier: bool,
     pub(crate) trees: Vec<Tree>,
     /// For each rank, ascending; what lies in none of them must not be written.
@@ -170,12 +171,15 @@ impl Goal {
             element: request.dtype.size_bytes(),
             reduction: None,
             buffers: vec![[0; 2]; ranks as usize],
-            in_place: Vec::new(),
+            in_place: vec![None; ranks as usize],
             barrier: false,
             trees: (0..ranks).map(Tree::Input).collect(),
             pieces: vec![Vec::new(); ranks as usize],
         };
-        goal.define(request);
+        let places = goal.define(request);
+        for ((place, buffers), places) in goal.in_place.iter_mut().zip(&goal.buffers).zip(places) {
+            *place = (request.in_place && !buffers.contains(&0)).then_some(places);
+        }
         goal.in_bytes();
         for pieces in &mut goal.pieces {
             pieces.retain(|piece| piece.len > 0);
@@ -199,27 +203,26 @@ impl Goal {
     /// Returns the first byte of input and output of a rank in their memory where that is one.
     #[must_use]
     pub fn in_place(&self, rank: Rank) -> Option<[u64; 2]> {
-        self.in_place.get(rank as usize).copied()
+        self.in_place.get(rank as usize).copied().flatten()
     }
 
-    /// The definitions, in elements.
-    fn define(&mut self, request: &Request) {
+    /// The definitions, in elements. Returns where input and output of each rank begin in one memory.
+    fn define(&mut self, request: &Request) -> Vec<[u64; 2]> {
         let ranks = request.ranks;
+        let mut places = vec![[0; 2]; ranks as usize];
         let reduction = Reduction { dtype: request.dtype, op: request.reduce };
         match &request.collective {
             &Collective::AllReduce { count } => {
                 self.reduction = Some(reduction);
                 self.buffers.fill([count; 2]);
-                let pieces = self.reduced(request, count);
+                let pieces = self.reduced(request, count, 0);
                 self.pieces.fill(pieces);
-                self.place(request, |_| [0; 2]);
             }
             &Collective::Reduce { count, root } => {
                 self.reduction = Some(reduction);
                 self.buffers.fill([count, 0]);
-                let pieces = self.reduced(request, count);
+                let pieces = self.reduced(request, count, root);
                 self.set(root, [count; 2], pieces);
-                self.place(request, |_| [0; 2]);
             }
             Collective::ReduceScatter { blocks } => {
                 self.reduction = Some(reduction);
@@ -229,7 +232,7 @@ impl Goal {
                     let piece = Piece { at: 0, len: block.count, contents, from: block.at };
                     self.set(rank, [input, block.count], vec![piece]);
                 }
-                self.place(request, |rank| [0, blocks.get(rank).map_or(0, |block| block.at)]);
+                places = blocks.iter().map(|block| [0, block.at]).collect();
             }
             Collective::AllGather { blocks } => {
                 let output = blocks.iter().map(|block| block.end()).max().unwrap_or(0);
@@ -238,7 +241,7 @@ impl Goal {
                 for (rank, block) in (0..ranks).zip(blocks) {
                     self.set(rank, [block.count, output], pieces.clone());
                 }
-                self.place(request, |rank| [blocks.get(rank).map_or(0, |block| block.at), 0]);
+                places = blocks.iter().map(|block| [block.at, 0]).collect();
             }
             &Collective::Broadcast { count, root } => {
                 for rank in 0..ranks {
@@ -246,7 +249,6 @@ impl Goal {
                     let piece = copied(root as usize, Block { at: 0, count }, 0);
                     self.set(rank, [input, count], vec![piece]);
                 }
-                self.place(request, |_| [0; 2]);
             }
             &Collective::Scatter { count, root } => {
                 for rank in 0..ranks {
@@ -254,12 +256,14 @@ impl Goal {
                     let piece = copied(root as usize, Block { at: 0, count }, u64::from(rank) * count);
                     self.set(rank, [input, count], vec![piece]);
                 }
+                places = (0..u64::from(ranks)).map(|rank| [0, rank * count]).collect();
             }
             &Collective::Gather { count, root } => {
                 self.buffers.fill([count, 0]);
                 let blocks = Block::equal(ranks, count);
                 let pieces = blocks.iter().enumerate().map(|(rank, block)| copied(rank, *block, 0)).collect();
                 self.set(root, [count, count * u64::from(ranks)], pieces);
+                places = (0..u64::from(ranks)).map(|rank| [rank * count, 0]).collect();
             }
             Collective::AllToAll { send, receive } => {
                 let end = |row: Option<&Vec<Block>>| {
@@ -285,6 +289,7 @@ impl Goal {
             }
             Collective::Barrier => self.barrier = true,
         }
+        places
     }
 
     fn set(&mut self, rank: Rank, buffers: [u64; 2], pieces: Vec<Piece>) {
@@ -295,17 +300,12 @@ impl Goal {
         }
     }
 
-    fn place(&mut self, request: &Request, at: impl Fn(usize) -> [u64; 2]) {
-        if request.in_place {
-            self.in_place = (0..request.ranks as usize).map(at).collect();
-        }
-    }
-
-    /// The reduction of `count` elements of all inputs, chunk by chunk and slice by slice.
-    fn reduced(&mut self, request: &Request, count: u64) -> Vec<Piece> {
+    /// The reduction of `count` elements of all inputs, chunk by chunk and slice by slice, the first owned by `root`.
+    fn reduced(&mut self, request: &Request, count: u64, root: Rank) -> Vec<Piece> {
         let chunk = if request.chunk == 0 { count } else { request.chunk };
         let parts = request.order.slices(request.ranks);
-        let owned: Vec<_> = (0..parts).map(|slice| self.owned(request.order, slice)).collect();
+        let owner = |slice: u32| (slice + root) % request.ranks;
+        let owned: Vec<_> = (0..parts).map(|slice| self.owned(request.order, owner(slice))).collect();
         let mut pieces = Vec::new();
         let mut first = 0;
         while first < count {
@@ -318,11 +318,11 @@ impl Goal {
         pieces
     }
 
-    /// The documented reduction of an element of one slice.
-    fn owned(&mut self, order: Order, slice: u32) -> Contents {
-        let Some(merges) = order.merges(slice, self.ranks) else { return Contents::All };
+    /// The documented reduction of an element of the slice of a rank.
+    fn owned(&mut self, order: Order, owner: Rank) -> Contents {
+        let Some(merges) = order.merges(owner, self.ranks) else { return Contents::All };
         let mut held: Vec<usize> = (0..self.ranks as usize).collect();
-        let mut last = slice as usize;
+        let mut last = owner as usize;
         for (into, from) in merges {
             self.trees.push(Tree::Reduce { into: held[into as usize], from: held[from as usize] });
             held[into as usize] = self.trees.len() - 1;
@@ -334,7 +334,7 @@ impl Goal {
     /// Everything so far was in elements.
     fn in_bytes(&mut self) {
         let element = self.element;
-        let lens = self.buffers.iter_mut().chain(&mut self.in_place).flatten();
+        let lens = self.buffers.iter_mut().chain(self.in_place.iter_mut().flatten()).flatten();
         lens.for_each(|len| *len *= element);
         for piece in self.pieces.iter_mut().flatten() {
             (piece.at, piece.len, piece.from) =

@@ -41,7 +41,7 @@ pub fn verify(machine: &Machine, operations: &[&Operation]) -> Result<Proof, Box
     Ok(Proof {
         tasks: operations.iter().map(|operation| operation.tasks()).sum(),
         unused_bytes: pass.unused_bytes,
-        retry: operations.iter().all(|operation| operation.goal.in_place.is_empty()),
+        retry: operations.iter().all(|operation| operation.goal.in_place.iter().all(Option::is_none)),
     })
 }
 

@@ -36,6 +36,9 @@ impl Communicator<'_> {
         for ranks in self.programs.values() {
             (0..).zip(ranks).try_for_each(|(rank, own)| own.free(self.cluster, rank))?;
         }
+        for (rank, at) in (0..).zip(&self.vectors) {
+            self.cluster.npu(rank).free(*at).map_err(driver)?;
+        }
         for (rank, state) in (0..).zip(&self.ranks) {
             self.cluster.npu(rank).free_host_notify(state.done_notify).map_err(driver)?;
         }

@@ -3,29 +3,33 @@
 use std::collections::HashSet;
 
 use aicpu_tests::reference::{FULL_CAPS, PLAIN_CAPS};
-use graph_verifier::{Checked, Collector, Labelled, Lengths, Structure};
+use graph_verifier::{Checked, Collector, Goal, Labelled, Lengths, Machine, Structure};
+use host_launcher::prove::Case;
 use task_graph::{ChannelNotify, Part, RegionId, RegionKind, Task, TaskSink, ThreadId, WriteBatch};
-use templates::{Plan, Shape};
+use templates::Tables;
 use wire::ErrorCode;
 use wire::launch::{Algorithm, OpKind, Staging};
 
 use crate::mutants::{Mistake, Random};
 use crate::mutation::{Subject, subjects};
-use crate::shapes::{shape, shapes};
+use crate::shapes::{case, cases, chunked, exists, expand};
 
-fn structure(subject: &Subject, rank: u32) -> Structure<Lengths> {
-    let goal = &subject.operation.goal;
+fn structure(machine: &Machine, goal: &Goal, rank: u32) -> Structure<Lengths> {
     let [input, output] = goal.buffers(rank);
-    let lengths = [input, output, subject.machine.scratch];
+    let lengths = [input, output, machine.scratch];
+    // Of any peer that has one.
+    let peers = || (0..goal.ranks()).filter(|peer| *peer != rank).map(|peer| goal.buffers(peer));
+    let longest = |kind: usize| peers().map(|buffers| buffers[kind]).max().unwrap_or(0);
+    let peer = [longest(0), longest(1), machine.scratch];
     Structure {
         rank,
         ranks: goal.ranks(),
-        threads: subject.machine.threads,
-        main_notifies: subject.machine.main_notifies,
-        sub_notifies: subject.machine.sub_notifies,
+        threads: machine.threads,
+        main_notifies: machine.main_notifies,
+        sub_notifies: machine.sub_notifies,
         element: 8,
         in_place: goal.in_place(rank),
-        extents: Lengths { own: lengths, peer: lengths },
+        extents: Lengths { own: lengths, peer },
     }
 }
 
@@ -42,24 +46,25 @@ fn through(structure: &Structure<Lengths>, tasks: &[Labelled]) -> (Result<(), Er
 fn every_template_passes_chunk_by_chunk_and_comes_out_as_it_went_in() {
     let mut graphs = 0;
     for ranks in [1, 2, 3, 5, 8] {
-        for base in shapes(ranks, 50) {
+        for base in cases(ranks, 50) {
             for (inline_reduce, in_place, chunk) in [(true, false, 0), (false, false, 9), (true, true, 9)] {
-                let shape = Shape { inline_reduce, in_place, chunk, ..base };
-                if Plan::new(&shape).is_err() {
+                let case = chunked(Case { inline_reduce, in_place, ..base.clone() }, chunk);
+                if !exists(&case) {
                     continue;
                 }
                 let caps = if inline_reduce { FULL_CAPS } else { PLAIN_CAPS };
-                let subject = Subject::new(&shape);
+                let (machine, graph) = expand(&case);
                 for rank in 0..ranks {
-                    let plan = Plan::new(&Shape { rank, ..shape }).expect("has a plan");
-                    let structure = structure(&subject, rank);
+                    let plan = case.plan(rank, Tables::default()).expect("has a plan");
+                    let tables = Tables { vector: case.operation.rows(rank), ..Tables::default() };
+                    let structure = structure(&machine, &graph.goal, rank);
                     for index in 0..plan.chunks() {
                         let (mut one, mut other) = (Collector::new(|_| caps), Collector::new(|_| caps));
                         let mut checked = Checked::new(&structure, &mut one);
-                        plan.emit(index, &mut checked).expect("passes");
+                        plan.emit(index, &tables, &mut checked).expect("passes");
                         checked.finish().expect("no notify is left");
-                        plan.emit(index, &mut other).expect("emits");
-                        assert_eq!(one.into_tasks(), other.into_tasks(), "{shape:?}");
+                        plan.emit(index, &tables, &mut other).expect("emits");
+                        assert_eq!(one.into_tasks(), other.into_tasks(), "{case:?}");
                         graphs += 1;
                     }
                 }
@@ -82,15 +87,15 @@ fn mixed_up(tasks: &[Labelled]) -> bool {
 #[test]
 fn what_is_wrong_within_a_rank_is_refused_and_nothing_else() {
     let [mut refused, mut passed] = [0; 2];
-    for (number, shape) in (0..).zip(subjects()) {
-        let subject = Subject::new(&shape);
-        let same_peers = shape.op == OpKind::AllReduce;
+    for (number, case) in (0..).zip(subjects()) {
+        let subject = Subject::new(&case);
+        let same_peers = case.operation.op == OpKind::AllReduce;
         for (kind, mistake) in (0..).zip(Mistake::ALL) {
             let mut random = Random(7000 + number * 100 + kind);
             for _ in 0..20 {
                 let Some(mutant) = subject.mutant(mistake, &mut random) else { continue };
                 for (rank, tasks) in (0..).zip(&mutant.ranks) {
-                    if tasks.tasks == subject.operation.ranks[rank as usize].tasks || !same_peers {
+                    if tasks.tasks == subject.graph.ranks[rank as usize].tasks || !same_peers {
                         continue;
                     }
                     let is_input = |task: &Task| {
@@ -108,9 +113,10 @@ fn what_is_wrong_within_a_rank_is_refused_and_nothing_else() {
                         .tasks
                         .iter()
                         .any(|labelled| subject.stage.is_illegal(rank, machine.threads, notifies, labelled));
-                    let (result, _) = through(&structure(&subject, rank), &tasks.tasks);
+                    let (result, _) =
+                        through(&structure(&subject.machine, &subject.graph.goal, rank), &tasks.tasks);
                     let wrong = illegal || mixed_up(&tasks.tasks);
-                    assert_eq!(result.is_err(), wrong, "{mistake:?} in {shape:?}, rank {rank}: {result:?}");
+                    assert_eq!(result.is_err(), wrong, "{mistake:?} in {case:?}, rank {rank}: {result:?}");
                     if wrong { refused += 1 } else { passed += 1 }
                 }
             }
@@ -121,8 +127,8 @@ fn what_is_wrong_within_a_rank_is_refused_and_nothing_else() {
 
 #[test]
 fn each_refusal_has_its_code_and_the_task_goes_no_further() {
-    let subject = Subject::new(&shape(OpKind::AllReduce, Algorithm::MeshTwoShot, Staging::Scratch, 3, 6));
-    let structure = structure(&subject, 1);
+    let subject = Subject::new(&case(OpKind::AllReduce, Algorithm::MeshTwoShot, Staging::Scratch, 3, 6));
+    let structure = structure(&subject.machine, &subject.graph.goal, 1);
     let (main, sub) = (ThreadId::MAIN, ThreadId(1));
     let span = |kind, offset, len| task_graph::Span { region: RegionId::own(kind), offset, len };
     let copy = |dst, src| Task::LocalCopy { dst, src };
@@ -174,8 +180,8 @@ fn each_refusal_has_its_code_and_the_task_goes_no_further() {
 
 #[test]
 fn every_part_of_a_batch_is_checked() {
-    let subject = Subject::new(&shape(OpKind::AllReduce, Algorithm::Ring, Staging::Scratch, 3, 6));
-    let structure = structure(&subject, 1);
+    let subject = Subject::new(&case(OpKind::AllReduce, Algorithm::Ring, Staging::Scratch, 3, 6));
+    let structure = structure(&subject.machine, &subject.graph.goal, 1);
     let scratch = subject.machine.scratch;
     let batch = |peer| WriteBatch {
         peer,

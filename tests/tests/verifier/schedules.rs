@@ -5,13 +5,13 @@ use wire::launch::{Algorithm, OpKind, Staging};
 
 use crate::mutants::{Mistake, Random};
 use crate::mutation::Subject;
-use crate::shapes::{proof, shape};
+use crate::shapes::{case, proof};
 
 const MOST_STATES: usize = 400_000;
 
 fn subjects() -> Vec<Subject> {
     let tiny =
-        |op, algorithm, staging, ranks, count| Subject::new(&shape(op, algorithm, staging, ranks, count));
+        |op, algorithm, staging, ranks, count| Subject::new(&case(op, algorithm, staging, ranks, count));
     vec![
         tiny(OpKind::AllReduce, Algorithm::Ring, Staging::Scratch, 2, 2),
         tiny(OpKind::AllReduce, Algorithm::HalvingDoubling, Staging::Direct, 2, 2),
@@ -24,13 +24,13 @@ fn subjects() -> Vec<Subject> {
 #[test]
 fn what_is_proved_is_right_in_every_order() {
     for subject in subjects() {
-        let states = subject.stage.run_every_way(&subject.operation.ranks, MOST_STATES);
-        assert!(states.is_ok_and(|states| states > 100), "{}", subject.operation.name);
+        let states = subject.stage.run_every_way(&subject.graph.ranks, MOST_STATES);
+        assert!(states.is_ok_and(|states| states > 100), "{}", subject.graph.name);
     }
     for algorithm in [Algorithm::Ring, Algorithm::Nhr] {
-        let subject = Subject::new(&shape(OpKind::AllGather, algorithm, Staging::Direct, 3, 1));
-        let states = subject.stage.run_every_way(&subject.operation.ranks, MOST_STATES);
-        assert!(states.is_ok(), "{}: {states:?}", subject.operation.name);
+        let subject = Subject::new(&case(OpKind::AllGather, algorithm, Staging::Direct, 3, 1));
+        let states = subject.stage.run_every_way(&subject.graph.ranks, MOST_STATES);
+        assert!(states.is_ok(), "{}: {states:?}", subject.graph.name);
     }
 }
 

@@ -1,14 +1,16 @@
-//! The command `aicpu-ts`: run collectives, prove them, look at topologies and settings.
+//! The command `aicpu-ts`: run collectives, prove them, explain failures, look at topologies and settings.
 //!
 //! Exit status: 0 success, 1 failure, 2 wrong usage. Results go to standard output, everything else to standard
 //! error, so that output can be piped.
 
 mod args;
+mod diagnose;
 mod env;
 mod output;
 mod run;
 mod topo;
 mod verify;
+mod what;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args, &mut output),
         Command::Verify(args) => verify::verify(args, &mut output),
         Command::Topo(args) => topo::topo(args, &mut output),
+        Command::Diagnose(args) => diagnose::diagnose(args, &mut output),
         Command::Env => env::env(&mut output),
     };
     match result {

@@ -3,18 +3,19 @@
 use comfy_table::{Table, presets};
 use graph_verifier::{Counterexample, Obligation, Place, Proof};
 use host_launcher::communicator::Operation;
-use host_launcher::prove::{self, Verdict};
-use host_launcher::select::{Question, choose};
+use host_launcher::prove::{Case, Verdict};
 use host_launcher::settings::Settings;
 use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
 use serde_json::{Value, json};
 use wire::ErrorCode;
-use wire::launch::{Algorithm, OpKind, Staging};
+use wire::launch::{Algorithm, Staging};
 
 use crate::args::VerifyArgs;
 use crate::output::Output;
+use crate::run;
 use crate::topo::world;
+use crate::what::What;
 
 /// An operation and what came of its proof.
 type Proved = (Operation, Verdict);
@@ -22,19 +23,21 @@ type Proved = (Operation, Verdict);
 pub(crate) fn verify(args: &VerifyArgs, output: &mut Output) -> Result<()> {
     let settings = Settings::from_env(std::env::vars_os())?;
     let topology = world(&args.world)?;
-    let prove = |operation: Operation| -> Result<Proved> {
-        let shape = prove::shape(&operation, &topology, args.in_place, *settings.buffer_bytes.value());
-        Ok((operation, prove::prove(&shape, &topology)?))
+    let prove = |what: What| -> Result<Proved> {
+        let (operation, _) = run::operation(&what, &topology, &settings)?;
+        let operation = Operation { chunk: args.chunk, ..operation };
+        let buffer_bytes = *settings.buffer_bytes.value();
+        let case = Case::new(operation.clone(), &topology, args.in_place, buffer_bytes);
+        Ok((operation, case.prove(&topology)?))
     };
     let proved: Vec<Proved> = if args.all_algos {
-        let found =
-            all(args)?.map(prove).filter(|proved| !matches!(proved, Err(error) if has_no_plan(error)));
+        let found = all(args).map(prove).filter(|proved| !matches!(proved, Err(error) if has_no_plan(error)));
         found.collect::<Result<_>>()?
     } else {
-        vec![prove(chosen(args, &topology, &settings)?)?]
+        vec![prove(What::from(args))?]
     };
     if proved.is_empty() {
-        return Err(Error::new(ErrorCode::PLAN_OP, format!("no algorithm carries out {}", args.op)));
+        return Err(Error::new(ErrorCode::PLAN_OP, format!("no algorithm carries out {}", args.op.op())));
     }
     if output.is_json() {
         for (operation, verdict) in &proved {
@@ -56,47 +59,12 @@ fn has_no_plan(error: &Error) -> bool {
     [ErrorCode::PLAN_OP, ErrorCode::PLAN_STAGING].contains(&error.code())
 }
 
-/// The elements of one rank's share.
-fn count(args: &VerifyArgs) -> Result<u64> {
-    let size = args.dtype.size_bytes();
-    if args.count.is_none() && !args.bytes.is_multiple_of(size) {
-        let message = format!("--bytes {} is no multiple of the {size} bytes of {}", args.bytes, args.dtype);
-        return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
-    }
-    if args.op != OpKind::AllGather && !args.dtype.can_reduce() {
-        let message = format!("{} cannot be reduced, only moved", args.dtype);
-        return Err(Error::new(ErrorCode::LAUNCH_REDUCE, message));
-    }
-    Ok(args.count.unwrap_or(args.bytes / size))
-}
-
-/// What `run` would carry out.
-fn chosen(args: &VerifyArgs, topology: &Topology, settings: &Settings) -> Result<Operation> {
-    let VerifyArgs { op, dtype, reduce, in_place, chunk, .. } = *args;
-    let count = count(args)?;
-    let (algorithm, staging) = (args.algo, args.staging);
-    let question = Question { op, count, dtype, reduce, in_place, algorithm, staging };
-    let choice = choose(&question, topology, settings)?;
-    let (algorithm, staging) = (choice.algorithm, choice.staging);
-    Ok(Operation { op, count, dtype, reduce, algorithm, staging, chunk, piece: 0 })
-}
-
 /// Every algorithm and staging.
-fn all(args: &VerifyArgs) -> Result<impl Iterator<Item = Operation>> {
-    let VerifyArgs { op, dtype, reduce, chunk, .. } = *args;
-    let count = count(args)?;
+fn all(args: &VerifyArgs) -> impl Iterator<Item = What> {
+    let what = What::from(args);
     let pairs =
         Algorithm::ALL.iter().flat_map(|one| Staging::ALL.iter().map(move |staging| (*one, *staging)));
-    Ok(pairs.map(move |(algorithm, staging)| Operation {
-        op,
-        count,
-        dtype,
-        reduce,
-        algorithm,
-        staging,
-        chunk,
-        piece: 0,
-    }))
+    pairs.map(move |(algorithm, staging)| What { algo: Some(algorithm), staging: Some(staging), ..what })
 }
 
 fn table(proved: &[Proved]) -> Table {
@@ -132,7 +100,7 @@ fn line(args: &VerifyArgs, topology: &Topology, operation: &Operation, verdict: 
         Err(_) => (None, None),
     };
     json!({
-        "op": operation.op.name(), "algorithm": operation.algorithm.name(), "staging": operation.staging.name(),
+        "op": operation.op.name(), "root": operation.root, "algorithm": operation.algorithm.name(), "staging": operation.staging.name(),
         "ranks": topology.ranks(), "count": operation.count, "dtype": operation.dtype.name(),
         "reduce": operation.reduce.name(), "in_place": args.in_place,
         "proved": verdict.proof.is_ok(), "obligations": names, "tasks": verdict.tasks, "us": micros(verdict),
