@@ -27,8 +27,9 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::bindings::{LaunchBindings, LoadedVector, PeerTables};
 use crate::cache_key;
 use crate::context::{ContextTable, MAX_RANKS, MAX_THREADS, OwnedContext};
-use crate::kernel::Fault;
+use crate::kernel::{Fault, attached};
 use crate::request;
+use crate::script::LoadedScript;
 use tag::Tag;
 use tape::{Counted, Pass};
 pub use tape::{TapePage, Tapes};
@@ -40,6 +41,7 @@ pub use tape::{TapePage, Tapes};
 pub struct CallKernel<'a, T> {
     contexts: ContextTable,
     vector: LoadedVector,
+    script: LoadedScript,
     peers: PeerTables,
     threads: [u64; MAX_THREADS],
     channels: [u64; MAX_RANKS],
@@ -66,6 +68,7 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
         Self {
             contexts: ContextTable::new(),
             vector: LoadedVector::new(),
+            script: LoadedScript::new(),
             peers: PeerTables::new(),
             threads: [0; MAX_THREADS],
             channels: [0; MAX_RANKS],
@@ -101,7 +104,7 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
         clock: &impl Clock,
         status: &mut Status,
     ) -> Result<(), Fault> {
-        let Self { contexts, vector, peers, threads, channels, tapes } = self;
+        let Self { contexts, vector, script, peers, threads, channels, tapes } = self;
         let mut args = LaunchArgs::new_zeroed();
         memory.read(param.args, args.as_mut_bytes())?;
         status.sequence = args.sequence;
@@ -123,7 +126,8 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
         let ranks = usize::try_from(context.header().ranks).unwrap_or(usize::MAX);
         let planned = vector
             .load(memory, &launch, ranks)
-            .and_then(|()| request::plan(&launch, context, vector.rows()))
+            .and_then(|()| script.load(memory, &launch))
+            .and_then(|()| request::plan(&launch, context, &attached(vector, script, &launch)))
             .and_then(|planned| {
                 peers.load(memory, &launch, ranks, |peer| planned.needs(peer)).map(|()| planned.plan)
             });
@@ -148,7 +152,7 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
         };
         let resources = context.resources()?;
         let mut sink = CallSink::new(session.plane(), resources, &bindings, handles, time, param.reduces_all);
-        let tables = context.tables(vector.rows());
+        let tables = context.tables(&attached(vector, script, &launch));
         let plan = planned.and_then(|plan| {
             let expansion = Expansion { plan: &plan, tables: &tables };
             check_reductions::<T, _>(expansion, context, &mut sink, param.reduces_all).map(|()| plan)
@@ -206,7 +210,7 @@ where
     sink.task(ThreadId::MAIN, &Task::WaitStart)?;
     if let Some(expansion) = expansion {
         let Expansion { plan, tables } = expansion;
-        let wanted = cache_key::of(launch, plan, context, tables.vector, 0, None).map(|wanted| wanted.key);
+        let wanted = cache_key::of(launch, plan, context, tables, 0, None).map(|wanted| wanted.key);
         let outcome = match (wanted, tapes) {
             // The library replays two buffers, and tells them apart by their addresses.
             (Some(key), _) if sink.plane().has_cache() && expansion.is_two_buffers() => {

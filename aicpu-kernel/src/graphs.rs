@@ -6,11 +6,12 @@
 
 use core::ops::DerefMut;
 
+use graph_verifier::Obligation;
 use task_cache::{Directory, Key, Limits, SlotId, Stats, Tally};
 use task_graph::{AffinePatterns, Block, PackedGraph, Page, Pages, Sized, TaskGraph};
-use templates::Plan;
+use templates::{Plan, Tables};
 use wire::ErrorCode;
-use wire::launch::{CacheOutcome, VectorRow};
+use wire::launch::CacheOutcome;
 
 use crate::LARGEST_GRAPH_PAGES;
 use crate::cache_key::{self, Wanted};
@@ -38,6 +39,8 @@ pub struct CacheUse {
     pub pages: u32,
     /// Counters.
     pub stats: Stats,
+    /// Recordings that the verifier's local part refused.
+    pub refused: u64,
 }
 
 /// Everything graphs are made of and kept in.
@@ -50,6 +53,8 @@ pub(crate) struct Graphs<S, T> {
     /// Where the patterns of a graph for all sizes are collected.
     split: AffinePatterns,
     held: Option<Held>,
+    /// Recordings that the verifier's local part refused.
+    refused: u64,
 }
 
 impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
@@ -61,6 +66,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
             sizes: Sizes::new(),
             split: AffinePatterns::new(),
             held: None,
+            refused: 0,
         }
     }
 
@@ -85,7 +91,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
 
     pub(crate) fn usage(&self) -> CacheUse {
         let (kept, stats) = (self.directory.used(), *self.directory.stats());
-        CacheUse { kept, pages: self.pages.taken(), stats }
+        CacheUse { kept, pages: self.pages.taken(), stats, refused: self.refused }
     }
 
     /// Returns the graph that is being submitted.
@@ -97,25 +103,39 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
     /// the cache is asked first and told afterwards.
     ///
     /// # Errors
-    /// What the template, the recorder or the pages refuse; nothing is held then.
+    /// What the template, the verifier's local part (counted), the recorder or the pages refuse; nothing is held then.
     pub(crate) fn obtain(
         &mut self,
         job: &Job,
         context: &mut OwnedContext,
-        vector: &[VectorRow],
+        attached: &Tables<'_>,
     ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
         self.put_back();
+        let obtained = self.replay_or_record(job, context, attached);
+        if let Err(code) = obtained
+            && Obligation::of(code).is_some()
+        {
+            self.refused = self.refused.saturating_add(1);
+        }
+        obtained
+    }
+
+    fn replay_or_record(
+        &mut self,
+        job: &Job,
+        context: &mut OwnedContext,
+        attached: &Tables<'_>,
+    ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
         let (plan, features) = (job.plan.as_ref(), job.features());
-        let wanted = plan.and_then(|plan| {
-            cache_key::of(&job.launch, plan, context, vector, features, Some(&mut self.sizes))
-        });
+        let wanted = plan
+            .and_then(|plan| cache_key::of(&job.launch, plan, context, attached, features, Some(&mut self.sizes)));
         if let Some(hit) = wanted.and_then(|wanted| self.directory.lookup(&wanted.key)) {
             // An entry that was just found can be pinned.
             let entry = self.directory.pin(hit.id).is_ok().then_some(hit.id);
             self.held = entry.map(|entry| Held { graph: hit.payload, entry: Some(entry) });
             return Ok((hit.payload, CacheOutcome::Hit));
         }
-        job.record(plan, context, vector, &mut self.recorder)?;
+        job.record(plan, context, attached, &mut self.recorder)?;
         let held = match (wanted, plan) {
             (None, _) | (_, None) => Held { graph: self.pages.pack(&self.recorder)?, entry: None },
             (Some(Wanted { key, class: None }), _) => self.keep_exact(&key)?,
@@ -125,7 +145,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
                     Err(_) => {
                         self.sizes.set_apart(class);
                         // The recorder has been used for the other count.
-                        job.record(Some(plan), context, vector, &mut self.recorder)?;
+                        job.record(Some(plan), context, attached, &mut self.recorder)?;
                         Held { graph: self.pages.pack(&self.recorder)?, entry: None }
                     }
                 }
@@ -146,18 +166,20 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         Ok(Held { graph: packed?, entry })
     }
 
-    /// Packs the graph that serves all sizes of the class of `plan`, which is the one recorded. No operation with a vector
-    /// has a class.
+    /// Packs the graph that serves all sizes of the class of `plan`, which is the one recorded. No operation with a vector,
+    /// and no script, has a class.
     fn pack_shared(
         &mut self,
         job: &Job,
         plan: &Plan,
         context: &mut OwnedContext,
     ) -> Result<PackedGraph, ErrorCode> {
-        let neighbour = plan.neighbour(context.longest_transfer()).ok_or(ErrorCode::PLAN_INTERNAL)?;
+        let neighbour = plan
+            .neighbour(context.longest_transfer(), &context.tables(&Tables::default()))
+            .ok_or(ErrorCode::PLAN_INTERNAL)?;
         let one = Sized { graph: self.pages.pack(&self.recorder)?, unit: plan.unit_bytes() };
         let other = job
-            .record(Some(&neighbour), context, &[], &mut self.recorder)
+            .record(Some(&neighbour), context, &Tables::default(), &mut self.recorder)
             .and_then(|()| self.pages.pack(&self.recorder))
             .map(|graph| Sized { graph, unit: neighbour.unit_bytes() });
         let shared = other.and_then(|other| {

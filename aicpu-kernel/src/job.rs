@@ -2,15 +2,17 @@
 
 use core::ops::DerefMut;
 
+use graph_verifier::Checked;
 use task_graph::{
     Block, LaunchBase, PackedGraph, Page, Pages, Recorder, Task, TaskGraph, TaskSink, ThreadId, Vectors,
 };
 use templates::{Plan, Tables};
-use wire::launch::{CacheOutcome, Launch, VectorRow};
+use wire::launch::{CacheOutcome, Launch};
 use wire::npu::Status;
 use wire::{ErrorCode, Phase};
 
 use crate::bindings::{LaunchBindings, PeerTables};
+use crate::check;
 use crate::context::OwnedContext;
 use crate::kernel::Fault;
 
@@ -46,6 +48,8 @@ pub(crate) struct Job {
     graphs: u32,
     pub(crate) status: Status,
     pub(crate) started_ns: u64,
+    /// Whether the rings were full at some time: recorded once.
+    pub(crate) was_held: bool,
 }
 
 impl Job {
@@ -63,6 +67,7 @@ impl Job {
             graphs: 0,
             status,
             started_ns: now_ns,
+            was_held: false,
         };
         match plan {
             Ok(plan) => job.plan = Some(plan),
@@ -179,12 +184,12 @@ impl Job {
     /// Records the next chunk of `plan` into `graph`: the job's own plan, or one of the same size class.
     ///
     /// # Errors
-    /// What the template or the recorder refuses.
+    /// What the template, the verifier's local part or the recorder refuses.
     pub(crate) fn record<S: DerefMut<Target = [Block]>>(
         &self,
         plan: Option<&Plan>,
         context: &mut OwnedContext,
-        vector: &[VectorRow],
+        attached: &Tables<'_>,
         graph: &mut TaskGraph<S>,
     ) -> Result<(), ErrorCode> {
         graph.clear();
@@ -195,7 +200,11 @@ impl Job {
             recorder.task(ThreadId::MAIN, &Task::WaitStart)?;
         }
         if let Some(plan) = plan.filter(|plan| self.next < plan.chunks()) {
-            plan.emit(self.next, &Tables { vector, ..groups }, &mut recorder)?;
+            let tables = Tables { servers: groups.servers, pods: groups.pods, ..*attached };
+            let structure = check::structure(plan, &tables)?;
+            let mut checked = Checked::new(&structure, &mut recorder);
+            plan.emit(self.next, &tables, &mut checked)?;
+            checked.finish()?;
         }
         if self.next + 1 == self.chunks() {
             recorder.mark(Phase::Finish, 0);

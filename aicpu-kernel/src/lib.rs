@@ -26,12 +26,14 @@
 mod bindings;
 mod cache_key;
 mod calls;
+mod check;
 mod context;
 mod graphs;
 mod job;
 mod kernel;
 mod program;
 mod request;
+mod script;
 mod sizes;
 mod submit;
 

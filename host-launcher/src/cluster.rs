@@ -6,6 +6,7 @@
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use std::sync::Arc;
 use std::time::Instant;
 
 use aicpu_kernel::{Block, DEFAULT_BLOCKS, Kernel, LARGEST_GRAPH_PAGES, Page};
@@ -57,10 +58,18 @@ impl Aicpu {
     }
 }
 
-/// A fabric with a kernel on every NPU, one NPU per rank of its topology.
+/// A fabric with a kernel on every NPU, and the ranks that are on it: one NPU per rank of its topology.
 #[derive(Debug)]
 pub struct Cluster {
     topology: Topology,
+    /// The NPU of every rank.
+    members: Vec<u32>,
+    shared: Arc<Shared>,
+}
+
+/// What a cluster and its subsets have in common.
+#[derive(Debug)]
+struct Shared {
     npus: Vec<Npu>,
     machine: Machine,
     guests: Vec<Guest>,
@@ -97,9 +106,30 @@ impl Cluster {
             Aicpu::Qemu { image, options } => guests = boot(fabric, image, options)?,
             Aicpu::Library(options) => libraries = Library::start(fabric, options)?,
         }
-        let cluster = Self { topology, npus, machine, guests, libraries, aicpu: aicpu.name() };
+        let members = (0..topology.ranks()).collect();
+        let shared = Arc::new(Shared { npus, machine, guests, libraries, aicpu: aicpu.name() });
+        let cluster = Self { topology, members, shared };
         cluster.wait_until_ready()?;
         Ok(cluster)
+    }
+
+    /// Returns a cluster of some of these ranks, numbered anew in the order given, on the same NPUs and kernels. Its
+    /// communicators work beside those of all ranks; its buffers are its own.
+    ///
+    /// # Errors
+    /// `ARGUMENT_VALUE` for no rank, a rank that is none or comes twice, and ranks of one server with one of another between
+    /// them.
+    pub fn subset(&self, ranks: &[u32]) -> Result<Self> {
+        let topology = self.topology.subset(ranks)?;
+        let members = ranks.iter().filter_map(|rank| self.members.get(*rank as usize).copied()).collect();
+        Ok(Self { topology, members, shared: Arc::clone(&self.shared) })
+    }
+
+    /// Returns the rank that is on an NPU; `None` where none of these is.
+    #[must_use]
+    pub fn rank_on(&self, npu: u32) -> Option<u32> {
+        let rank = self.members.iter().position(|member| *member == npu)?;
+        u32::try_from(rank).ok()
     }
 
     /// Returns how the ranks are connected.
@@ -114,25 +144,25 @@ impl Cluster {
     /// When there is no such rank.
     #[must_use]
     pub fn npu(&self, rank: u32) -> &Npu {
-        &self.npus[rank as usize]
+        &self.shared.npus[self.members[rank as usize] as usize]
     }
 
     /// Returns the device.
     #[must_use]
     pub fn machine(&self) -> &Machine {
-        &self.machine
+        &self.shared.machine
     }
 
     /// Returns what runs the kernels, by the name users know.
     #[must_use]
     pub fn aicpu(&self) -> &'static str {
-        self.aicpu
+        self.shared.aicpu
     }
 
     /// Returns the emulated machines, where the kernels run in such: one for up to 16 NPUs, or one for each.
     #[must_use]
     pub fn guests(&self) -> &[Guest] {
-        &self.guests
+        &self.shared.guests
     }
 
     /// Checks that every kernel's core still runs, where they are emulated.
@@ -140,15 +170,16 @@ impl Cluster {
     /// # Errors
     /// Those of [`Guest::check`].
     pub fn check(&self) -> Result<()> {
-        self.guests.iter().try_for_each(Guest::check)?;
-        self.libraries.iter().try_for_each(Library::check)
+        self.shared.guests.iter().try_for_each(Guest::check)?;
+        self.shared.libraries.iter().try_for_each(Library::check)
     }
 
     /// Tells the kernel of a rank that there may be something to do for it; needed after every post.
     pub fn wake(&self, rank: u32) {
         // A machine for several NPUs never sleeps.
-        if self.aicpu == PER_NPU
-            && let Some(guest) = self.guests.get(rank as usize)
+        let member = self.members.get(rank as usize).map_or(usize::MAX, |member| *member as usize);
+        if self.shared.aicpu == PER_NPU
+            && let Some(guest) = self.shared.guests.get(member)
         {
             guest.wake();
         }
@@ -188,8 +219,8 @@ impl Cluster {
             state == KernelState::Ready as u64
         };
         let deadline = Instant::now() + Duration::from_secs(20);
-        let settled = || self.npus.iter().all(ready) || self.check().is_err();
-        match self.machine.run_until(settled, Some(deadline)) {
+        let settled = || self.shared.npus.iter().all(ready) || self.check().is_err();
+        match self.shared.machine.run_until(settled, Some(deadline)) {
             Outcome::Done => self.check(),
             _ => Err(Error::new(
                 ErrorCode::KERNEL_SILENT,

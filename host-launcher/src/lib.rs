@@ -2,9 +2,10 @@
 //!
 //! A [`rank_table`] gives a [`topology`]; a [`cluster`] is a software NPU per rank with a kernel on each, in this
 //! process or on an emulated aarch64 machine; a [`communicator`] launches operations on it with three interactions
-//! each. [`select`] chooses the algorithm, [`diagnosis`] explains failures, [`oracle`] checks results. The command
+//! each. [`select`] chooses the algorithm, [`diagnosis`] explains failures, [`oracle`] checks results, [`prove`] proves graphs before they run. The command
 //! `aicpu-ts` is a thin layer above.
 
+pub mod algorithm_file;
 pub mod buffer;
 pub mod cluster;
 pub mod communicator;
@@ -14,6 +15,7 @@ pub mod image;
 pub mod library;
 pub mod oracle;
 pub mod payload;
+pub mod prove;
 pub mod qemu;
 mod quote;
 pub mod rank_table;

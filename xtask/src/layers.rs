@@ -12,10 +12,11 @@ use crate::command;
 /// The crates of each layer, lowest first. An arrow goes from a layer to a lower one.
 const LAYERS: &[&[&str]] = &[
     &["aicpu-wire", "aicpu-vendor-abi"],
-    &["aicpu-hal", "aicpu-task-graph"],
+    &["aicpu-hal", "aicpu-task-graph", "aicpu-algorithm-file"],
     &[
         "aicpu-templates",
         "task-cache",
+        "aicpu-graph-verifier",
         "aicpu-ring",
         "aicpu-platform-aarch64",
         "aicpu-device-model",

@@ -19,7 +19,7 @@ use crate::{command, setup, size, workspace};
 pub(crate) const DIR_VARIABLE: &str = "AICPU_SO_DIR";
 /// The C compiler for the AICPU's processor.
 pub(crate) const CROSS_CC: &str = "aarch64-linux-gnu-gcc";
-const PROFILE: &str = "image";
+const PROFILE: &str = "so";
 /// Largest kernel for the AICPU, stripped, bytes.
 const MOST_BYTES: u64 = 96 << 10;
 

@@ -39,6 +39,9 @@ impl Communicator<'_> {
         for (rank, at) in (0..).zip(&self.vectors) {
             self.cluster.npu(rank).free(*at).map_err(driver)?;
         }
+        for (rank, at) in self.scripts.values().flat_map(|places| (0..).zip(places)) {
+            self.cluster.npu(rank).free(*at).map_err(driver)?;
+        }
         for (rank, state) in (0..).zip(&self.ranks) {
             self.cluster.npu(rank).free_host_notify(state.done_notify).map_err(driver)?;
         }
@@ -50,7 +53,7 @@ impl Communicator<'_> {
         let machine = self.cluster.machine();
         self.all_resources().try_for_each(|resources| resources.retire(self.cluster))?;
         // Retired first: an NPU that executes again finds none of these queues.
-        (0..self.size()).for_each(|rank| machine.reset(rank));
+        (0..self.size()).for_each(|rank| machine.reset(self.cluster.npu(rank).index()));
         let has_answered = |rank| self.answers(rank).all(|status| status.is_some());
         let answered = || {
             // Nobody executes what a kernel still has to submit: without room it would wait until its deadline.

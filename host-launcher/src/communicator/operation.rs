@@ -3,6 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
+use algorithm_file::AlgorithmFile;
 use templates::{PlanError, Shape, Tables};
 use wire::launch::{Algorithm, ElementRange, OpKind, Staging, VectorRow};
 use wire::{DataType, ReduceOp};
@@ -12,7 +13,7 @@ use crate::buffer::SharedBuffer;
 use crate::error::{Error, Result};
 
 /// One operation, the same on all ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     /// Operation.
     pub op: OpKind,
@@ -23,6 +24,8 @@ pub struct Operation {
     pub root: u32,
     /// Counts and places, of operations that have them.
     pub vector: Option<Arc<Vector>>,
+    /// The algorithm that was loaded as data, with [`Algorithm::File`].
+    pub file: Option<Arc<AlgorithmFile>>,
     /// Element type.
     pub dtype: DataType,
     /// Reduction; sum for operations that do not reduce.
@@ -47,6 +50,7 @@ impl Default for Operation {
             count: 0,
             root: 0,
             vector: None,
+            file: None,
             dtype: DataType::Fp32,
             reduce: ReduceOp::Sum,
             algorithm: Algorithm::Ring,
@@ -60,7 +64,8 @@ impl Default for Operation {
 
 impl Operation {
     /// Returns what the templates make of this operation at one rank. Resources are left open: scratch, threads.
-    pub(crate) fn shape(&self, rank: u32, ranks: u32) -> Shape {
+    #[must_use]
+    pub fn shape(&self, rank: u32, ranks: u32) -> Shape {
         Shape {
             op: self.op,
             algorithm: self.algorithm,
@@ -82,7 +87,8 @@ impl Operation {
     }
 
     /// Returns the rows of one rank; empty where the operation has no vector.
-    pub(crate) fn rows(&self, rank: u32) -> &[VectorRow] {
+    #[must_use]
+    pub fn rows(&self, rank: u32) -> &[VectorRow] {
         self.vector.as_ref().map_or(&[], |vector| vector.rows(rank))
     }
 

@@ -168,6 +168,10 @@ fn the_library_replays_what_it_would_replay_rightly() {
         for algorithm in algorithms(op) {
             for ranks in [1, 2, 5, 8] {
                 let case = Case::new(op, algorithm, ranks);
+                if case.plan().is_err() {
+                    // A composition, on servers of other sizes than it takes.
+                    continue;
+                }
                 let (outcomes, calls) = three(&kernel, &mut Rig::new(case.clone()));
                 assert_eq!(outcomes, [MISS, HIT, HIT], "{case:?}");
                 let expected = ["lookup", "start", "end", "lookup", "execute", "lookup", "execute"];

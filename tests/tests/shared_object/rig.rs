@@ -90,6 +90,8 @@ pub(crate) struct Case {
     pub(crate) scratch: u64,
     /// Longest transfer of copy engine and links, bytes.
     pub(crate) longest: u64,
+    /// First rank of every server.
+    pub(crate) servers: Vec<u32>,
 }
 
 impl Case {
@@ -104,6 +106,8 @@ impl Case {
             in_place: false,
             scratch: 1 << 20,
             longest: u64::MAX,
+            // Two servers, the first of them the larger one.
+            servers: if ranks > 1 { vec![0, ranks.div_ceil(2)] } else { vec![0] },
         }
     }
 
@@ -149,7 +153,7 @@ impl Case {
     }
 
     fn tables(&self) -> Tables<'_> {
-        Tables { vector: self.rows(), servers: &[0], pods: &[0] }
+        Tables { vector: self.rows(), servers: &self.servers, pods: &[0], script: None }
     }
 
     /// The plan, made here from the case alone.
@@ -296,7 +300,7 @@ impl Rig {
                 token: 9,
                 generation: 1,
                 rank,
-                server: 0,
+                server: u16::from(case.servers.get(1).is_some_and(|second| rank >= *second)),
                 pod: 0,
             })
             .collect();

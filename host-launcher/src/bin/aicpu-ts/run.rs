@@ -4,13 +4,14 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use comfy_table::{Table, presets};
+use host_launcher::algorithm_file;
 use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Communicator, Config, Operation};
 use host_launcher::image::Image;
 use host_launcher::qemu::Options;
 use host_launcher::qemu::log::{LogStream, LogTable};
 use host_launcher::run::{Run, Setup, Summary, memory_for};
-use host_launcher::select::{Question, choose};
+use host_launcher::select::{Choice, Question, choose};
 use host_launcher::settings::{ExpansionMode, Settings};
 use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
@@ -18,7 +19,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wire::launch::{CacheMode, OpKind};
 use wire::{ErrorCode, ReduceOp};
 
-use crate::args::{AicpuKind, RunArgs};
+use crate::args::{AicpuKind, OperationArgs, RunArgs};
 use crate::output::Output;
 use crate::topo::world;
 
@@ -27,8 +28,8 @@ pub(crate) fn run(args: &RunArgs, output: &mut Output) -> Result<()> {
     for warning in settings.warnings() {
         eprintln!("{warning}");
     }
-    let topology = world(&args.world)?;
-    let (operation, why) = operation(args, &topology, &settings)?;
+    let topology = world(&args.operation.world)?;
+    let (operation, why) = operation(&args.operation, &topology, &settings)?;
     let buffer_bytes = *settings.buffer_bytes.value();
     let config = config(args, &settings, buffer_bytes);
     let summary = carry_out(args, topology, operation, why, config)?;
@@ -49,11 +50,16 @@ fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
     };
     let disabled = *settings.expansion_mode.value() == ExpansionMode::AicpuCacheDisable;
     let cache = args.cache.unwrap_or(if disabled { CacheMode::Off } else { CacheMode::On });
-    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache }
+    let dump = args.dump.clone();
+    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache, dump, ..Config::default() }
 }
 
 /// Turns the arguments into an operation and the reason for its algorithm.
-fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result<(Operation, String)> {
+pub(crate) fn operation(
+    args: &OperationArgs,
+    topology: &Topology,
+    settings: &Settings,
+) -> Result<(Operation, String)> {
     let size = args.dtype.size_bytes();
     let count = args.count.unwrap_or(args.bytes / size);
     if args.count.is_none() && !args.bytes.is_multiple_of(size) {
@@ -70,6 +76,18 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         return Err(Error::new(ErrorCode::LAUNCH_ROOT, message));
     }
     let reduce = if op.reduces() { args.reduce } else { ReduceOp::Sum };
+    let mut levels = [None; 4];
+    if args.levels.len() > levels.len() {
+        let message = format!(
+            "--levels names {} algorithms; there are at most {} levels",
+            args.levels.len(),
+            levels.len()
+        );
+        return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
+    }
+    for (level, &algorithm) in levels.iter_mut().zip(&args.levels) {
+        *level = Some(algorithm);
+    }
     let question = Question {
         op,
         count,
@@ -79,16 +97,22 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         algorithm: args.algo,
         staging: args.staging,
     };
-    let choice = choose(&question, topology, settings)?;
+    let file = args.algo_file.as_deref().map(algorithm_file::read).transpose()?.map(Arc::new);
+    let choice = match &file {
+        Some(file) => Choice::of_file(file),
+        None => choose(&question, topology, settings)?,
+    };
     let vector = args.op.vector(args.seed, count, topology.ranks()).map(Arc::new);
     let operation = Operation {
         op,
         count: if vector.is_some() || op == OpKind::Barrier { 0 } else { count },
         root: args.root,
         vector,
+        file,
         dtype: args.dtype,
         reduce,
         algorithm: choice.algorithm,
+        levels,
         staging: choice.staging,
         ..Operation::default()
     };
@@ -122,11 +146,11 @@ fn carry_out(
         })?;
     let cluster = Cluster::start(topology, memory, &aicpu)?;
     let comm = Communicator::create(&cluster, config)?;
-    let chunk = comm.chunk_elements(&operation, args.in_place)?;
+    let chunk = comm.chunk_elements(&operation, args.operation.in_place)?;
     let setup = Setup {
         chunk,
-        seed: args.seed,
-        in_place: args.in_place,
+        seed: args.operation.seed,
+        in_place: args.operation.in_place,
         buffers: args.rotate_buffers,
         capture: args.capture.unwrap_or(0),
     };
