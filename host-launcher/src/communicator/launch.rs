@@ -1,6 +1,6 @@
 //! From an operation to launch arguments in a rank's mailbox, with the resources that it needs.
 
-use templates::{Needs, Shape};
+use templates::Shape;
 use wire::launch::{Algorithm, OpKind, Staging, VectorRow};
 use wire::{DeviceAddr, ErrorCode, LaunchArgs};
 use zerocopy::IntoBytes;
@@ -10,9 +10,6 @@ use super::{Communicator, InFlight, Operation, Place, Work};
 use crate::buffer::driver;
 use crate::error::{Error, Result};
 use crate::resources::{RankResources, Resources, START_NOTIFIES};
-
-/// Least scratch that is created, bytes: less saves nothing.
-const LEAST_SCRATCH: u64 = 64 << 10;
 
 impl Communicator<'_> {
     /// Launches an operation on one rank and returns without waiting.
@@ -118,11 +115,7 @@ impl Communicator<'_> {
         if let Some(old) = self.resources.remove(&key) {
             self.retired.push(old);
         }
-        let mut needs = Needs::of(operation.algorithm, self.size());
-        if operation.staging == Staging::Direct {
-            // Direct work needs no threads of its own: the copies of one rank go to one place, in order.
-            (needs.threads, needs.main_notifies) = (1, 0);
-        }
+        let needs = operation.needs(self.size());
         let resources = Resources::create(self.cluster, &self.identity, &needs, wanted)?;
         self.set_up.channels += resources.channels() as u64;
         self.set_up.contexts += u64::from(self.size());
@@ -131,11 +124,9 @@ impl Communicator<'_> {
         Ok(())
     }
 
-    /// As much scratch as lets the operation run in one chunk, a power of two within the communicator's bounds.
+    /// The scratch that an operation gets.
     fn scratch_for(&self, operation: &Operation) -> u64 {
-        let wanted = templates::scratch_bytes(&operation.shape(0, self.size()));
-        let bound = self.config.buffer_bytes.max(LEAST_SCRATCH);
-        wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
+        operation.scratch(self.size(), self.config.buffer_bytes)
     }
 
     /// Writes the rows of one rank to its device, where they stay until the launch has been answered.

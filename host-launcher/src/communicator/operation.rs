@@ -3,13 +3,16 @@
 use core::fmt;
 use std::sync::Arc;
 
-use templates::{PlanError, Shape, Tables};
+use templates::{Needs, PlanError, Shape, Tables};
 use wire::launch::{Algorithm, ElementRange, OpKind, Staging, VectorRow};
 use wire::{DataType, ReduceOp};
 
 use super::Vector;
 use crate::buffer::SharedBuffer;
 use crate::error::{Error, Result};
+
+/// Least scratch that is created, bytes: less saves nothing.
+const LEAST_SCRATCH: u64 = 64 << 10;
 
 /// One operation, the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +82,24 @@ impl Operation {
             chunk: self.chunk,
             piece: self.piece,
         }
+    }
+
+    /// Returns the resources that it gets on each of `ranks` ranks.
+    pub(crate) fn needs(&self, ranks: u32) -> Needs {
+        let mut needs = Needs::of(self.algorithm, ranks);
+        if self.staging == Staging::Direct {
+            // Direct work needs no threads of its own: the copies of one rank go to one place, in order.
+            (needs.threads, needs.main_notifies) = (1, 0);
+        }
+        needs
+    }
+
+    /// Returns the bytes of scratch that it gets on each of `ranks` ranks: as many as let it run in one chunk, a power
+    /// of two of at most `bound`, or little.
+    pub(crate) fn scratch(&self, ranks: u32, bound: u64) -> u64 {
+        let wanted = templates::scratch_bytes(&self.shape(0, ranks));
+        let bound = bound.max(LEAST_SCRATCH);
+        wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
     }
 
     /// Returns the rows of one rank; empty where the operation has no vector.

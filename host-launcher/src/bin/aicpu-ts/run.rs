@@ -75,9 +75,11 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         count,
         dtype: args.dtype,
         reduce,
+        root: args.root,
         in_place: args.in_place,
         algorithm: args.algo,
         staging: args.staging,
+        ..Question::default()
     };
     let choice = choose(&question, topology, settings)?;
     let vector = args.op.vector(args.seed, count, topology.ranks()).map(Arc::new);
@@ -89,6 +91,7 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         dtype: args.dtype,
         reduce,
         algorithm: choice.algorithm,
+        levels: choice.levels,
         staging: choice.staging,
         ..Operation::default()
     };
