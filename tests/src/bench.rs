@@ -156,7 +156,7 @@ impl<'c> Bench<'c> {
     /// Poisons the buffers, writes the input, and returns what both hold.
     fn prepare(&self, case: &Case, rank: u32, input: &[u8]) -> [Image; 2] {
         let npu = self.cluster.npu(rank);
-        let (from, to) = case.operation.buffer_bytes(rank, self.comm.size()).expect("small");
+        let (from, to) = case.operation.largest_buffers(self.comm.size()).expect("small");
         let len = usize::try_from(GUARD * 3 + from.max(to)).expect("small");
         let mut images = [&self.input, &self.output]
             .map(|buffer| Image { at: buffer.addr(rank), bytes: vec![POISON; len] });

@@ -3,5 +3,6 @@
 
 pub mod bench;
 pub mod reference;
+pub mod variants;
 pub mod world;
 pub mod written;

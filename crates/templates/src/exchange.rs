@@ -30,31 +30,41 @@ impl<S: TaskSink> Emitter<'_, S> {
     /// Syncs at the communication boundary.
     pub(crate) fn exchange_algorithm(&mut self) -> Emitted {
         let shape = self.plan.shape();
-        if shape.op != OpKind::AllReduce {
-            return self.exchange(Exchange { op: shape.op, from: RegionKind::Input }, 0);
-        }
-        // All to the root, and back.
-        self.exchange(Exchange { op: OpKind::Reduce, from: RegionKind::Input }, 0)?;
-        self.exchange(Exchange { op: OpKind::Broadcast, from: RegionKind::Output }, 1)
-    }
-
-    fn exchange(&mut self, exchange: Exchange, step: u16) -> Emitted {
-        let direct = self.plan.shape().staging == Staging::Direct;
-        let reduces = exchange.op.reduces();
-        self.sink.mark(Phase::PreCopy, step);
-        if reduces {
+        let direct = shape.staging == Staging::Direct;
+        // All-reduce by star: all to the root, and back.
+        let both = shape.op == OpKind::AllReduce;
+        let op = if both { OpKind::Reduce } else { shape.op };
+        let exchange = Exchange { op, from: RegionKind::Input };
+        self.sink.mark(Phase::PreSync, 0);
+        self.sink.mark(Phase::PreCopy, 0);
+        if op.reduces() {
             self.own_to_slot(exchange)?;
         } else {
-            self.keep_own(exchange)?;
+            self.keep_own()?;
         }
-        self.sink.mark(Phase::PreSync, step);
+        self.sink.mark(Phase::PreSync, 0);
         self.start_subs(Boundary::Communication)?;
-        self.sink.mark(Phase::Run, step);
-        self.write_blocks(exchange, direct, step)?;
-        self.sink.mark(Phase::PostSync, step + 1);
+        self.sink.mark(Phase::Run, 0);
+        self.write_blocks(exchange, direct)?;
+        let mut steps = if shape.algorithm == Algorithm::Pairwise { shape.ranks - 1 } else { 1 };
+        if both {
+            self.join_subs(Boundary::Communication)?;
+            self.reduce_slots_to_output(exchange)?;
+            self.start_subs(Boundary::Communication)?;
+            self.sink.mark(Phase::Run, 1);
+            self.write_blocks(Exchange { op: OpKind::Broadcast, from: RegionKind::Output }, direct)?;
+            steps = 2;
+        }
+        // Plans have fewer ranks.
+        let steps = u16::try_from(steps).unwrap_or(u16::MAX);
+        self.sink.mark(Phase::PostSync, steps);
         self.join_subs(Boundary::Communication)?;
-        self.sink.mark(Phase::PostCopy, step + 1);
-        if reduces { self.reduce_slots_to_output(exchange) } else { Ok(()) }
+        self.sink.mark(Phase::PostCopy, steps);
+        if op.reduces() && !both {
+            self.reduce_slots_to_output(exchange)?;
+        }
+        self.sink.mark(Phase::PostSync, steps);
+        Ok(())
     }
 
     /// The peers in the order this rank serves them, with their number and the thread that does. The order is one in
@@ -115,10 +125,7 @@ impl<S: TaskSink> Emitter<'_, S> {
     }
 
     /// What of the input stays here goes to its place.
-    fn keep_own(&mut self, exchange: Exchange) -> Emitted {
-        if exchange.from == RegionKind::Output {
-            return Ok(());
-        }
+    fn keep_own(&mut self) -> Emitted {
         let Some((input, output)) = self.own_copy() else { return Ok(()) };
         self.copy_unless_in_place(
             ThreadId::MAIN,
@@ -141,7 +148,7 @@ impl<S: TaskSink> Emitter<'_, S> {
 
     /// Every block to its slot or place at the peer, and what has come to a slot, unless it is to be reduced, to its
     /// place.
-    fn write_blocks(&mut self, exchange: Exchange, direct: bool, step: u16) -> Emitted {
+    fn write_blocks(&mut self, exchange: Exchange, direct: bool) -> Emitted {
         let pairwise = self.plan.shape().algorithm == Algorithm::Pairwise;
         // With a thread per peer, all are told first: no rank waits for another's turn.
         if !pairwise {
@@ -151,7 +158,7 @@ impl<S: TaskSink> Emitter<'_, S> {
         }
         for (number, thread, peer) in self.partners() {
             if pairwise {
-                self.sink.mark(Phase::Run, step + number);
+                self.sink.mark(Phase::Run, number);
                 self.allow_block(exchange, thread, peer)?;
             }
             self.write_block(exchange, direct, thread, peer)?;

@@ -123,8 +123,10 @@ impl Capture<'_, '_> {
         let shared = input.index == output.index;
         let in_place = shared && (input == output || input.stride != output.stride);
         self.comm.chunk_elements(operation, in_place)?;
-        // Ranks behind the first lie `stride` and more behind the start.
-        check_reach(operation, input.offset.max(input.stride), output.offset.max(output.stride))?;
+        for rank in 0..self.comm.size() {
+            let at = |slot: Slot| slot.offset.saturating_add(slot.stride.saturating_mul(u64::from(rank)));
+            check_reach(operation, rank, at(input), at(output))?;
+        }
         self.operations.push((operation.clone(), input, output));
         Ok(self)
     }

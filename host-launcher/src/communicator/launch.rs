@@ -163,7 +163,7 @@ impl Communicator<'_> {
                 return Err(Error::new(ErrorCode::LAUNCH_BUFFER, message));
             }
         }
-        check_reach(operation, input.offset, output.offset)?;
+        check_reach(operation, rank, input.offset, output.offset)?;
         let own = self.resources_of(rank, operation)?;
         let state = &self.ranks[rank as usize];
         let sequence = state.launched.wrapping_add(1);
@@ -208,17 +208,24 @@ impl Communicator<'_> {
     }
 }
 
-/// Checks that peers find what they touch directly: their tables name the start of a buffer. `input` and `output` are
-/// the offsets in their buffers.
-pub(super) fn check_reach(operation: &Operation, input: u64, output: u64) -> Result<()> {
-    let direct = operation.staging == Staging::Direct;
-    let mesh = matches!(
+/// Checks that peers find what they touch of a rank's buffers directly: their tables name the start of a buffer. `input`
+/// and `output` are the offsets in their buffers.
+pub(super) fn check_reach(operation: &Operation, rank: u32, input: u64, output: u64) -> Result<()> {
+    let steps = matches!(
         operation.algorithm,
-        Algorithm::MeshOneShot | Algorithm::MeshTwoShot | Algorithm::Star | Algorithm::Pairwise
+        Algorithm::Ring | Algorithm::HalvingDoubling | Algorithm::Nhr | Algorithm::Nb | Algorithm::Tree
     );
-    // Where links add on the way, peers read the input; a reduce or its scatter leaves the output alone.
-    let reads = mesh && operation.op.reduces();
-    let writes = !matches!(operation.op, OpKind::ReduceScatter | OpKind::Reduce);
+    let root = rank == operation.root;
+    // What is reduced on the way is read from the inputs; passes over slices work in the outputs.
+    let (reads, writes) = match operation.op {
+        OpKind::AllReduce => (!steps, true),
+        OpKind::ReduceScatter => (true, false),
+        OpKind::Reduce => (!root, false),
+        OpKind::Gather => (false, root),
+        OpKind::Scatter | OpKind::Broadcast if !steps => (false, !root),
+        _ => (false, true),
+    };
+    let direct = operation.staging == Staging::Direct;
     for (name, offset, touched) in [("input", input, direct && reads), ("output", output, direct && writes)] {
         if touched && offset > 0 {
             let message = format!("{name}: peers touch it, and it lies at offset {offset} of its buffer");

@@ -137,6 +137,8 @@ impl Operation {
         // Where an empty block lies does not matter, be it outside.
         let place = |range: ElementRange| if range.count == 0 { 0 } else { range.first * size };
         match self.op {
+            // Only the root has two buffers.
+            OpKind::Gather | OpKind::Scatter if rank != self.root => (0, 0),
             OpKind::AllGather | OpKind::Gather => (share, 0),
             OpKind::ReduceScatter | OpKind::Scatter => (0, share),
             OpKind::AllGatherV => (place(row.receive), 0),

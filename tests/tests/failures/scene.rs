@@ -29,8 +29,7 @@ pub(crate) fn case(algorithm: Algorithm) -> Case {
         reduce: ReduceOp::Sum,
         algorithm,
         staging: Staging::Scratch,
-        chunk: 0,
-        piece: 0,
+        ..Operation::default()
     };
     Case { operation, in_place: false, shift: 0, seed: 7 }
 }
@@ -82,7 +81,7 @@ impl<'c> Scene<'c> {
         let config = Config { timeout: Duration::from_secs(20), ..Config::default() };
         let mut bench = Bench::new(cluster, config, BUFFER).unwrap();
         for seed in 0..3 {
-            bench.run(&Case { seed, ..case }).unwrap();
+            bench.run(&Case { seed, ..case.clone() }).unwrap();
         }
         bench.finish().unwrap();
     }
