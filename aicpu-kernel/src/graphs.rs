@@ -106,8 +106,9 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
     ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
         self.put_back();
         let (plan, features) = (job.plan.as_ref(), job.features());
-        let wanted = plan
-            .and_then(|plan| cache_key::of(&job.launch, plan, context, vector, features, &mut self.sizes));
+        let wanted = plan.and_then(|plan| {
+            cache_key::of(&job.launch, plan, &context.surroundings(), vector, features, &mut self.sizes)
+        });
         if let Some(hit) = wanted.and_then(|wanted| self.directory.lookup(&wanted.key)) {
             // An entry that was just found can be pinned.
             let entry = self.directory.pin(hit.id).is_ok().then_some(hit.id);

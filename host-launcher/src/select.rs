@@ -156,7 +156,10 @@ impl<'t> Selector<'t> {
     pub fn choose(&mut self, question: &Question) -> Result<Choice> {
         let class = Question { count: class(question.count), ..*question };
         if let Some(choice) = self.chosen.get(&class)
-            && self.machine.plan(&operation(question, self.ranks(), choice.candidate()), 0, question.in_place).is_ok()
+            && self
+                .machine
+                .plan(&operation(question, self.ranks(), choice.candidate()), 0, question.in_place)
+                .is_ok()
         {
             return Ok(choice.clone());
         }
@@ -251,7 +254,12 @@ pub fn class(count: u64) -> u64 {
 }
 
 /// What the modelled time says, for a reason.
-fn why(choice: (Candidate, &Parts), second: Option<(Candidate, &Parts)>, profile: &Profile, by: Option<&str>) -> String {
+fn why(
+    choice: (Candidate, &Parts),
+    second: Option<(Candidate, &Parts)>,
+    profile: &Profile,
+    by: Option<&str>,
+) -> String {
     let (_, parts) = choice;
     let limit = parts.limit().map_or(String::new(), |part| format!(", mostly {}", part.name()));
     let asked = by.map_or(String::new(), |by| format!("asked for by {by}, "));

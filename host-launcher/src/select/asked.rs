@@ -50,7 +50,8 @@ impl Demand {
         }
         if op.reduces() && *settings.determinism.value() == Determinism::Strict {
             // What has no strict form of its own is reduced at its root, in rank order as well.
-            let strict = if templates::exists(op, Algorithm::Strict) { Algorithm::Strict } else { Algorithm::Star };
+            let strict =
+                if templates::exists(op, Algorithm::Strict) { Algorithm::Strict } else { Algorithm::Star };
             return Ok(Some(Self { by: "HCCL_DETERMINISTIC", allowed: vec![(strict, OPEN)] }));
         }
         let levels = name(op).and_then(|name| settings.algo.value().as_ref()?.levels(name));
@@ -106,15 +107,21 @@ fn from_levels(op: OpKind, topology: &Topology, levels: settings::Levels) -> Res
         Error::new(ErrorCode::PLAN_OP, message).remedy("name another algorithm, or unset HCCL_ALGO")
     };
     let given: Vec<usize> = (0..3).filter(|&level| named(level).is_some()).collect();
-    if let Some(&level) = given.iter().find(|&&level| named(level).is_some_and(|name| algorithms(name).is_empty())) {
+    if let Some(&level) =
+        given.iter().find(|&&level| named(level).is_some_and(|name| algorithms(name).is_empty()))
+    {
         return Err(refuse(level, "there is no such algorithm here"));
     }
     let flat = |level: usize| -> Result<Vec<(Algorithm, Levels)>> {
         let all = named(level).map_or(&[][..], algorithms);
-        let carried: Vec<_> =
-            all.iter().filter(|algorithm| templates::exists(op, **algorithm)).map(|&algorithm| (algorithm, OPEN)).collect();
+        let carried: Vec<_> = all
+            .iter()
+            .filter(|algorithm| templates::exists(op, **algorithm))
+            .map(|&algorithm| (algorithm, OPEN))
+            .collect();
         if carried.is_empty() {
-            let why = all.first().map_or(String::new(), |algorithm| missing(op, *algorithm).message().to_owned());
+            let why =
+                all.first().map_or(String::new(), |algorithm| missing(op, *algorithm).message().to_owned());
             return Err(refuse(level, &why));
         }
         Ok(carried)

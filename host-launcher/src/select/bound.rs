@@ -52,9 +52,7 @@ pub fn of(machine: &Machine<'_>, op: OpKind, bytes: u64) -> Bound {
     let fastest = used().map(|(_, link)| step(link)).min().unwrap_or(0);
     let steps = if op.is_point_to_point() { 1 } else { steps(ranks, at_once) };
     let (busiest, everywhere) = volumes(op, ranks, bytes);
-    // Bytes per nanosecond-like unit add up over links: 1 / Σ (links / byte).
-    let rate: f64 = used().map(|(links, link)| float(links) / float(link.byte.max(1))).sum();
-    let over_links = floor(float(busiest) / rate);
+    let over_links = share(busiest, &used().map(|(links, link)| (links, link.byte)).collect::<Vec<_>>());
     let least = used().map(|(_, link)| link.byte).min().unwrap_or(0);
     let over_workers = match u64::from(costs.workers) {
         0 => 0,
@@ -87,14 +85,16 @@ fn volumes(op: OpKind, ranks: u64, bytes: u64) -> (u64, u64) {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a bound need not be exact to the last of 53 bits")]
-fn float(number: u64) -> f64 {
-    // CAST: see above.
-    number as f64
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never negative; saturates")]
-fn floor(number: f64) -> u64 {
-    // CAST: see above.
-    number.floor() as u64
+/// The time of `bytes` over all links at once, given as numbers of links and their time for a byte: the bytes divided by
+/// the sum of the rates.
+fn share(bytes: u64, links: &[(u64, Time)]) -> Time {
+    let others = |index: usize| {
+        let all = links.iter().enumerate().filter(|(other, _)| *other != index);
+        all.fold(1_u128, |product, (_, link)| product.saturating_mul(link.1.into()))
+    };
+    let rates =
+        links.iter().enumerate().map(|(index, link)| u128::from(link.0).saturating_mul(others(index)));
+    let rates = rates.fold(0, u128::saturating_add);
+    let bytes = u128::from(bytes).saturating_mul(others(links.len()));
+    bytes.checked_div(rates).map_or(0, |time| Time::try_from(time).unwrap_or(Time::MAX))
 }

@@ -131,9 +131,8 @@ impl Clock<'_> {
     fn end(&self) -> Option<Parts> {
         let threads = || self.threads.iter().flatten();
         let done = threads().all(|thread| thread.next == thread.steps.len());
-        let last = threads().fold(Instant::default(), |last, thread| {
-            last.or_later(thread.now).or_later(thread.read)
-        });
+        let last = threads()
+            .fold(Instant::default(), |last, thread| last.or_later(thread.now).or_later(thread.read));
         done.then_some(last.parts)
     }
 
@@ -166,8 +165,9 @@ impl Clock<'_> {
                 let (peer, costs) = (peer as usize, self.costs.links[usize::from(link)]);
                 let latency = |time| Parts::default().with(Part::latency(link), time);
                 let end = self.work(now, self.notify());
-                let carried = self.links[rank * self.ranks + peer].as_deref().copied().unwrap_or_default();
-                let there = end.after(latency(costs.signal)).or_later(carried.after(latency(costs.latency)));
+                let alone = end.after(latency(costs.signal));
+                let carried = self.links[rank * self.ranks + peer].as_deref();
+                let there = carried.map_or(alone, |free| alone.or_later(free.after(latency(costs.latency))));
                 self.tell(peer, rank, notify, there);
                 end
             }

@@ -118,7 +118,9 @@ fn unwanted(question: &Question, demand: Option<&Demand>, candidate: Candidate) 
         }
         (_, Some(asked)) if asked != staging => Some(format!("--staging asks for {asked}")),
         // The strict order is its own choice: it costs and nobody asked for it.
-        (None, _) if algorithm == Algorithm::Strict => Some("only where HCCL_DETERMINISTIC is strict".to_owned()),
+        (None, _) if algorithm == Algorithm::Strict => {
+            Some("only where HCCL_DETERMINISTIC is strict".to_owned())
+        }
         _ => None,
     }
 }

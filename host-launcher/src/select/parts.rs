@@ -2,8 +2,8 @@
 
 use core::ops::{Add, Mul};
 
-use serde::{Serialize, Serializer};
 use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 use super::profile::Time;
 

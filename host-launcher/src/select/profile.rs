@@ -191,7 +191,10 @@ impl Profile {
             ("local.copy_gigabytes_per_second", &self.local.copy_gigabytes_per_second),
             ("local.reduce_gigabytes_per_second", &self.local.reduce_gigabytes_per_second),
             ("local.link_reduce_gigabytes_per_second", &self.local.link_reduce_gigabytes_per_second),
-            ("local.processor_reduce_gigabytes_per_second", &self.local.processor_reduce_gigabytes_per_second),
+            (
+                "local.processor_reduce_gigabytes_per_second",
+                &self.local.processor_reduce_gigabytes_per_second,
+            ),
         ];
         let times = [
             ("links.hccs.latency_ns", &self.links.hccs.latency_ns),
@@ -265,7 +268,11 @@ fn byte(gigabytes_per_second: &Constant) -> Time {
     whole(1e6 / gigabytes_per_second.value)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked values are within the range")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked values are within the range"
+)]
 fn whole(value: f64) -> u64 {
     // CAST: no checked value is negative or above 10^15.
     value.round() as u64
