@@ -128,10 +128,6 @@ impl OwnedContext {
         &self.regions
     }
 
-    pub(crate) fn channels(&self) -> &[ChannelEntry] {
-        &self.channels
-    }
-
     /// Returns what cache keys depend on.
     pub(crate) fn surroundings(&self) -> Surroundings<'_> {
         Surroundings { header: &self.header, channels: &self.channels, longest: self.longest }

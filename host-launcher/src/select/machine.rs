@@ -1,7 +1,7 @@
 //! A machine with its ranks: how long an operation takes on it, by the tasks of its own template.
 
 use templates::{Plan, PlanError, Shape, Tables};
-use wire::npu::Protocol;
+use wire::npu::{self, Protocol};
 use wire::{ErrorCode, Reduction};
 
 use super::clock;
@@ -51,6 +51,18 @@ impl<'t> Machine<'t> {
     #[must_use]
     pub fn costs(&self) -> &Costs {
         &self.costs
+    }
+
+    /// Returns the longest transfer that no engine splits, bytes.
+    #[must_use]
+    pub fn longest_transfer(&self) -> u64 {
+        let longest = |protocol| match protocol {
+            Protocol::Hccs => npu::sdma::MAX_LEN,
+            Protocol::Roce => npu::roce::MAX_LEN,
+            Protocol::Ub => npu::ub::MAX_LEN,
+        };
+        let links = self.topology.pairs().into_iter().map(|(protocol, _)| longest(protocol));
+        links.fold(npu::sdma::MAX_LEN, u64::min)
     }
 
     /// Returns the plan of one rank.

@@ -34,7 +34,7 @@ fn byte(gigabytes_per_second: f64) -> u64 {
 }
 
 /// Returns when the last task ends, femtoseconds; `None` when some never do.
-pub fn time(profile: &Profile, tasks: &[Vec<Vec<Step>>]) -> Option<u64> {
+pub(crate) fn time(profile: &Profile, tasks: &[Vec<Vec<Step>>]) -> Option<u64> {
     let mut world = World { workers: vec![0; profile.engine.workers.value as usize], ..World::default() };
     let threads: Vec<(usize, usize)> =
         (0..tasks.len()).flat_map(|rank| (0..tasks[rank].len()).map(move |thread| (rank, thread))).collect();

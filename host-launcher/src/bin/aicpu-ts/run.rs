@@ -10,7 +10,8 @@ use host_launcher::image::Image;
 use host_launcher::qemu::Options;
 use host_launcher::qemu::log::{LogStream, LogTable};
 use host_launcher::run::{Run, Setup, Summary, memory_for};
-use host_launcher::select::{Question, choose};
+use host_launcher::select::profile::Profile;
+use host_launcher::select::{Question, Selector};
 use host_launcher::settings::{ExpansionMode, Settings};
 use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
@@ -18,7 +19,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wire::launch::{CacheMode, OpKind};
 use wire::{ErrorCode, ReduceOp};
 
-use crate::args::{AicpuKind, RunArgs};
+use crate::args::{AicpuKind, OperationArgs, RunArgs};
 use crate::output::Output;
 use crate::topo::world;
 
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &RunArgs, output: &mut Output) -> Result<()> {
     for warning in settings.warnings() {
         eprintln!("{warning}");
     }
-    let topology = world(&args.world)?;
+    let topology = world(&args.operation.world)?;
     let (operation, why) = operation(args, &topology, &settings)?;
     let buffer_bytes = *settings.buffer_bytes.value();
     let config = config(args, &settings, buffer_bytes);
@@ -52,8 +53,8 @@ fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
     Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache }
 }
 
-/// Turns the arguments into an operation and the reason for its algorithm.
-fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result<(Operation, String)> {
+/// Turns the arguments into a question.
+pub(crate) fn question(args: &OperationArgs, topology: &Topology) -> Result<Question> {
     let size = args.dtype.size_bytes();
     let count = args.count.unwrap_or(args.bytes / size);
     if args.count.is_none() && !args.bytes.is_multiple_of(size) {
@@ -69,8 +70,17 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         let message = format!("--root {}: {op} on {} ranks has no such root", args.root, topology.ranks());
         return Err(Error::new(ErrorCode::LAUNCH_ROOT, message));
     }
+    let mut levels = [None; 4];
+    if args.levels.len() > levels.len() {
+        let message =
+            format!("--levels names {} levels, there are at most {}", args.levels.len(), levels.len());
+        return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
+    }
+    for (level, asked) in levels.iter_mut().zip(&args.levels) {
+        *level = asked.0;
+    }
     let reduce = if op.reduces() { args.reduce } else { ReduceOp::Sum };
-    let question = Question {
+    Ok(Question {
         op,
         count,
         dtype: args.dtype,
@@ -78,17 +88,24 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         root: args.root,
         in_place: args.in_place,
         algorithm: args.algo,
+        levels,
         staging: args.staging,
-        ..Question::default()
-    };
-    let choice = choose(&question, topology, settings)?;
-    let vector = args.op.vector(args.seed, count, topology.ranks()).map(Arc::new);
+    })
+}
+
+/// Turns the arguments into an operation and the reason for its algorithm.
+fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result<(Operation, String)> {
+    let question = question(&args.operation, topology)?;
+    let profile = Profile::named(&args.profile)?;
+    let choice = Selector::new(topology, profile, settings).choose(&question)?;
+    let Question { op, count, dtype, reduce, root, .. } = question;
+    let vector = args.operation.op.vector(args.seed, count, topology.ranks()).map(Arc::new);
     let operation = Operation {
         op,
         count: if vector.is_some() || op == OpKind::Barrier { 0 } else { count },
-        root: args.root,
+        root,
         vector,
-        dtype: args.dtype,
+        dtype,
         reduce,
         algorithm: choice.algorithm,
         levels: choice.levels,
@@ -125,11 +142,11 @@ fn carry_out(
         })?;
     let cluster = Cluster::start(topology, memory, &aicpu)?;
     let comm = Communicator::create(&cluster, config)?;
-    let chunk = comm.chunk_elements(&operation, args.in_place)?;
+    let chunk = comm.chunk_elements(&operation, args.operation.in_place)?;
     let setup = Setup {
         chunk,
         seed: args.seed,
-        in_place: args.in_place,
+        in_place: args.operation.in_place,
         buffers: args.rotate_buffers,
         capture: args.capture.unwrap_or(0),
     };
