@@ -1,6 +1,6 @@
 //! What a launch asks for, checked against its context: sizes, aliasing, notifies, and the plan.
 
-use templates::{Plan, PlanError, Shape};
+use templates::{Extents, Plan, PlanError, Shape};
 use wire::ErrorCode;
 use wire::context::ThreadEntry;
 use wire::launch::{Launch, OpKind, Staging, VectorRow};
@@ -27,8 +27,21 @@ pub(crate) fn check_start(launch: &Launch, context: &OwnedContext) -> Result<(),
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
-    /// Bytes of any peer's input and output that are touched.
-    pub(crate) peers: [u64; 2],
+    extents: Extents,
+}
+
+impl Planned {
+    /// Returns the bytes of a peer's input and output that are touched.
+    pub(crate) fn needs(&self, peer: usize) -> [u64; 2] {
+        let shape = self.plan.shape();
+        if shape.staging == Staging::Scratch {
+            // Work in scratch leaves the peers' user buffers alone.
+            return [0; 2];
+        }
+        let elements = self.extents.of_peer(shape, u32::try_from(peer).unwrap_or(u32::MAX));
+        // The extents' own check has seen that these products fit.
+        elements.map(|elements| elements.saturating_mul(shape.dtype.size_bytes()))
+    }
 }
 
 /// Checks a launch against its context and plans it. `vector` is what its address holds.
@@ -62,14 +75,8 @@ pub(crate) fn plan(launch: &Launch, context: &OwnedContext, vector: &[VectorRow]
     let refused = |error: PlanError| Fault { code: error.code, detail: error.need };
     let extents = shape.extents(&tables).map_err(refused)?;
     // The extents' own check has seen that these products fit.
-    let bytes =
-        |elements: [u64; 2]| elements.map(|elements| elements.saturating_mul(shape.dtype.size_bytes()));
-    let (own, mut peers) = (bytes(extents.own), bytes(extents.peer));
+    let own = extents.own.map(|elements| elements.saturating_mul(shape.dtype.size_bytes()));
     shape.in_place = check_buffers(launch, &shape, own, vector)?;
-    if launch.staging == Staging::Scratch {
-        // Work in scratch leaves the peers' user buffers alone.
-        peers = [0; 2];
-    }
     let plan = Plan::new(&shape, &tables).map_err(refused)?;
     // The main thread's first notifies are those with which sub threads report; the start notify lies behind them.
     let reports = 2 * (u32::from(plan.threads()) - 1);
@@ -77,7 +84,7 @@ pub(crate) fn plan(launch: &Launch, context: &OwnedContext, vector: &[VectorRow]
     if start < reports {
         return Err(Fault { code: ErrorCode::LAUNCH_NOTIFY, detail: u64::from(launch.start_notify) });
     }
-    Ok(Planned { plan, peers })
+    Ok(Planned { plan, extents })
 }
 
 /// Checks that the buffers are large enough and do not overlap by accident; returns whether they are in place.

@@ -182,6 +182,11 @@ impl Setup {
     pub(crate) fn peer_tables(&self) -> [DeviceAddr; 2] {
         [0, 0x1000].map(|offset| DeviceAddr(WINDOW + self.at() + PEERS + offset))
     }
+
+    /// Where the rows of a vector lie.
+    pub(crate) fn vector_table(&self) -> DeviceAddr {
+        DeviceAddr(WINDOW + self.at() + PEERS + 0x2000)
+    }
 }
 
 pub(crate) type TestKernel = Kernel<Fake, Box<[Block]>, Box<[Page]>>;

@@ -59,8 +59,16 @@ impl RowHalf for VectorRow {
 pub struct Extents {
     /// Of this rank's input and output.
     pub own: [u64; 2],
-    /// Of any peer's input and output.
+    /// Of the input and output of any peer; of the root alone in a gather, where nobody else has an output.
     pub peer: [u64; 2],
+}
+
+impl Extents {
+    /// Returns the elements of the input and output of rank `peer` that may be touched.
+    #[must_use]
+    pub fn of_peer(&self, shape: &Shape, peer: Rank) -> [u64; 2] {
+        if shape.op == OpKind::Gather && peer != shape.root { [0; 2] } else { self.peer }
+    }
 }
 
 impl Shape {
@@ -95,10 +103,7 @@ impl Shape {
             OpKind::Broadcast => Extents { own: [at_root(share), share], peer: [0, share] },
             OpKind::Reduce => Extents { own: [share, at_root(share)], peer: [share, 0] },
             OpKind::Scatter => Extents { own: [at_root(whole), share], peer: [0, share] },
-            OpKind::Gather => Extents {
-                own: [share, at_root(whole)],
-                peer: [0, if self.rank == self.root { 0 } else { whole }],
-            },
+            OpKind::Gather => Extents { own: [share, at_root(whole)], peer: [0, whole] },
             OpKind::AllToAll => Extents { own: [whole, whole], peer: [whole, whole] },
             OpKind::AllGatherV => {
                 Extents { own: [received.block(self.rank).count, received.extent(true)?], peer: [0; 2] }
@@ -114,7 +119,10 @@ impl Shape {
         let fits = |elements: u64| elements.checked_mul(self.dtype.size_bytes()).is_some();
         let all = extents.own.into_iter().chain(extents.peer).chain([whole]);
         match all.into_iter().find(|&elements| !fits(elements)) {
-            Some(elements) => fail(ErrorCode::LAUNCH_COUNT, elements, u64::MAX),
+            // The count as it was given; the end of a vector's blocks where there is none.
+            Some(elements) => {
+                fail(ErrorCode::LAUNCH_COUNT, share.max(elements * u64::from(share == 0)), u64::MAX)
+            }
             None => Ok(extents),
         }
     }

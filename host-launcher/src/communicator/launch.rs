@@ -106,7 +106,7 @@ impl Communicator<'_> {
 
     /// Creates the resources that an operation needs and does not have yet.
     pub(super) fn prepare(&mut self, operation: &Operation) -> Result<()> {
-        let key = (operation.algorithm, operation.staging);
+        let key = (operation.algorithm, operation.levels, operation.staging);
         let wanted = self.scratch_for(operation);
         if self.resources.get(&key).is_some_and(|resources| resources.scratch.len >= wanted) {
             return Ok(());
@@ -115,7 +115,7 @@ impl Communicator<'_> {
         if let Some(old) = self.resources.remove(&key) {
             self.retired.push(old);
         }
-        let needs = operation.needs(self.size());
+        let needs = operation.shape(0, self.size()).needs(&self.cluster.topology().groups());
         let resources = Resources::create(self.cluster, &self.identity, &needs, wanted)?;
         self.set_up.channels += resources.channels() as u64;
         self.set_up.contexts += u64::from(self.size());
@@ -126,7 +126,7 @@ impl Communicator<'_> {
 
     /// The scratch that an operation gets.
     fn scratch_for(&self, operation: &Operation) -> u64 {
-        operation.scratch(self.size(), self.config.buffer_bytes)
+        operation.scratch(self.size(), &self.cluster.topology().groups(), self.config.buffer_bytes)
     }
 
     /// Writes the rows of one rank to its device, where they stay until the launch has been answered.
@@ -202,7 +202,7 @@ impl Communicator<'_> {
 
     /// Returns what a rank has for an operation that has been prepared.
     pub(super) fn resources_of(&self, rank: u32, operation: &Operation) -> Result<&RankResources> {
-        let resources = self.resources.get(&(operation.algorithm, operation.staging));
+        let resources = self.resources.get(&(operation.algorithm, operation.levels, operation.staging));
         let own = resources.and_then(|resources| resources.ranks.get(rank as usize));
         own.ok_or_else(|| Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist"))
     }

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use templates::{Needs, PlanError, Shape, Tables};
+use templates::{PlanError, Shape, Tables};
 use wire::launch::{Algorithm, ElementRange, OpKind, Staging, VectorRow};
 use wire::{DataType, ReduceOp};
 
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 const LEAST_SCRATCH: u64 = 64 << 10;
 
 /// One operation, the same on all ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     /// Operation.
     pub op: OpKind,
@@ -84,20 +84,10 @@ impl Operation {
         }
     }
 
-    /// Returns the resources that it gets on each of `ranks` ranks.
-    pub(crate) fn needs(&self, ranks: u32) -> Needs {
-        let mut needs = Needs::of(self.algorithm, ranks);
-        if self.staging == Staging::Direct {
-            // Direct work needs no threads of its own: the copies of one rank go to one place, in order.
-            (needs.threads, needs.main_notifies) = (1, 0);
-        }
-        needs
-    }
-
     /// Returns the bytes of scratch that it gets on each of `ranks` ranks: as many as let it run in one chunk, a power
     /// of two of at most `bound`, or little.
-    pub(crate) fn scratch(&self, ranks: u32, bound: u64) -> u64 {
-        let wanted = templates::scratch_bytes(&self.shape(0, ranks));
+    pub(crate) fn scratch(&self, ranks: u32, groups: &Tables<'_>, bound: u64) -> u64 {
+        let wanted = templates::scratch_bytes(&self.shape(0, ranks), groups);
         let bound = bound.max(LEAST_SCRATCH);
         wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
     }

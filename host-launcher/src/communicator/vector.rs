@@ -3,7 +3,7 @@
 use wire::launch::{ElementRange, VectorRow};
 
 /// What every rank exchanges with every other, elements.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Vector {
     /// Rows of one rank behind those of another.
     rows: Vec<VectorRow>,
@@ -29,10 +29,10 @@ impl Vector {
             return None;
         }
         let mut rows = Vec::with_capacity(ranks * ranks);
-        for rank in 0..ranks {
+        for (rank, sends) in counts.iter().enumerate() {
             let (mut sent, mut received) = (0_u64, 0_u64);
-            for peer in 0..ranks {
-                let (to, from) = (counts[rank][peer], counts[peer][rank]);
+            for (&to, of_peer) in sends.iter().zip(counts) {
+                let from = of_peer[rank];
                 rows.push(VectorRow {
                     send: ElementRange { first: sent, count: to },
                     receive: ElementRange { first: received, count: from },

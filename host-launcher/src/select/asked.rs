@@ -169,6 +169,8 @@ fn compositions(
     for level in 0..depth {
         let choices: Vec<Option<Algorithm>> = match named(level).filter(|name| !composes(*name)) {
             None => vec![None],
+            // The levels of a composition have one mesh.
+            Some(AlgoName::FullMesh) => vec![Some(Algorithm::MeshTwoShot)],
             Some(name) => algorithms(name).iter().copied().map(Some).collect(),
         };
         all = all
@@ -186,7 +188,7 @@ fn compositions(
 }
 
 /// The levels at which these ranks meet each other.
-fn existing_levels(topology: &Topology) -> Vec<usize> {
+pub(super) fn existing_levels(topology: &Topology) -> Vec<usize> {
     let groups = topology.groups();
     let (servers, pods) = (groups.servers.len().max(1), groups.pods.len().max(1));
     let ranks = topology.ranks() as usize;

@@ -4,6 +4,7 @@ use templates::PlanError;
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{ErrorCode, Reduction};
 
+use super::asked::existing_levels;
 use super::bound::{self, Bound};
 use super::parts::Parts;
 use super::{Candidate, Choice, Demand, Levels, Question, Selector, operation, why};
@@ -44,7 +45,8 @@ impl Explanation {
         let (exist, missing): (Vec<_>, Vec<_>) =
             Algorithm::ALL.iter().copied().partition(|algorithm| templates::exists(question.op, *algorithm));
         let mut failure = None;
-        let mut rows: Vec<Row> = candidates(&exist, demand.as_ref())
+        let leveled = existing_levels(selector.machine.topology()).len() > 1;
+        let mut rows: Vec<Row> = candidates(&exist, leveled, demand.as_ref())
             .into_iter()
             .map(|candidate| {
                 let operation = operation(question, selector.ranks(), candidate);
@@ -94,10 +96,24 @@ impl Explanation {
     }
 }
 
-/// Every algorithm there is, and what is demanded, with both stagings.
-fn candidates(exist: &[Algorithm], demand: Option<&Demand>) -> Vec<Candidate> {
+/// What is tried at the levels of a composition besides its own choice.
+const LEVELS: [&[Algorithm]; 2] = [
+    &[Algorithm::MeshTwoShot, Algorithm::Ring],
+    &[Algorithm::Ring, Algorithm::HalvingDoubling, Algorithm::Nhr, Algorithm::Nb],
+];
+
+/// Every algorithm there is, where ranks have several levels with what they may run, and what is demanded, with both
+/// stagings.
+fn candidates(exist: &[Algorithm], leveled: bool, demand: Option<&Demand>) -> Vec<Candidate> {
     let open = exist.iter().map(|algorithm| (*algorithm, Levels::default()));
     let mut all: Vec<(Algorithm, Levels)> = open.collect();
+    if leveled && exist.contains(&Algorithm::TwoLevel) {
+        let [inside, across] = LEVELS;
+        let pairs = inside.iter().flat_map(|inner| across.iter().map(move |outer| (*inner, *outer)));
+        // Mesh and NHR are what it chooses itself.
+        let pairs = pairs.filter(|pair| *pair != (Algorithm::MeshTwoShot, Algorithm::Nhr));
+        all.extend(pairs.map(|(inner, outer)| (Algorithm::TwoLevel, [Some(inner), Some(outer), None, None])));
+    }
     for asked in demand.iter().flat_map(|demand| &demand.allowed) {
         if !all.contains(asked) {
             all.push(*asked);

@@ -72,9 +72,10 @@ impl<'t> Machine<'t> {
     pub fn plan(&self, operation: &Operation, rank: u32, in_place: bool) -> Result<Plan, PlanError> {
         let ranks = self.topology.ranks();
         let reduction = Reduction { dtype: operation.dtype, op: operation.reduce };
+        let groups = self.topology.groups();
         let shape = Shape {
-            scratch_len: operation.scratch(ranks, self.scratch),
-            threads: operation.needs(ranks).threads,
+            scratch_len: operation.scratch(ranks, &groups, self.scratch),
+            threads: operation.shape(rank, ranks).needs(&groups).threads,
             inline_reduce: self.topology.reduces_inline(reduction),
             in_place,
             ..operation.shape(rank, ranks)

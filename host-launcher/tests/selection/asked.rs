@@ -52,6 +52,39 @@ fn one_level_takes_the_flat_algorithm() {
 }
 
 #[test]
+fn several_levels_take_a_composition() {
+    let all_reduce = question(OpKind::AllReduce);
+    for (algo, algorithm, levels) in [
+        (
+            "level0:fullmesh;level1:ring",
+            Algorithm::TwoLevel,
+            [Some(Algorithm::MeshTwoShot), Some(Algorithm::Ring), None, None],
+        ),
+        (
+            "level0:ring;level1:NHR",
+            Algorithm::TwoLevel,
+            [Some(Algorithm::Ring), Some(Algorithm::Nhr), None, None],
+        ),
+        ("level0:NA;level1:pipeline", Algorithm::Pipeline, [None; 4]),
+        ("level0:ring;level1:AHC", Algorithm::Ahc, [Some(Algorithm::Ring), None, None, None]),
+    ] {
+        let choice = chosen(&all_reduce, (2, 4), &[("HCCL_ALGO", algo)]);
+        assert_eq!((choice.algorithm, choice.levels), (algorithm, levels), "{algo}");
+    }
+    // With one level open, the other's algorithm runs over all ranks or is a composition's, as is faster.
+    let choice = chosen(&all_reduce, (2, 4), &[("HCCL_ALGO", "level0:NA;level1:ring")]);
+    match choice.algorithm {
+        Algorithm::TwoLevel => assert_eq!(choice.levels, [None, Some(Algorithm::Ring), None, None]),
+        flat => assert_eq!(flat, Algorithm::Ring),
+    }
+    // The caller's levels outrank it; with nothing but levels, it is a composition.
+    let levels = [Some(Algorithm::Ring), Some(Algorithm::HalvingDoubling), None, None];
+    let asked = Question { levels, ..all_reduce };
+    let choice = chosen(&asked, (2, 4), &[("HCCL_ALGO", "level0:fullmesh;level1:NHR")]);
+    assert_eq!((choice.algorithm, choice.levels), (Algorithm::TwoLevel, levels));
+}
+
+#[test]
 fn a_level_that_is_open_leaves_the_choice() {
     let gather = question(OpKind::AllGather);
     for algo in ["level0:NA", "level0:NA;level1:NA", "allreduce=level0:ring"] {
@@ -73,7 +106,7 @@ fn what_does_not_exist_is_refused_by_name_and_column() {
         (1, 8),
         "allgather=level0:H-D_R",
         "HCCL_ALGO asks for \"H-D_R\" at column 18: all-gather is not carried out by halving-doubling; it is by \
-         ring, nhr, mesh-one-shot, nb, pairwise",
+         ring, nhr, mesh-one-shot, nb, pairwise, multi-ring, two-level, three-level, pipeline",
     );
     assert_refused(
         &question(OpKind::Scatter),
@@ -116,7 +149,8 @@ fn what_the_caller_demands_is_not_replaced() {
         (error.code(), error.message()),
         (
             ErrorCode::PLAN_OP,
-            "all-gather is not carried out by halving-doubling; it is by ring, nhr, mesh-one-shot, nb, pairwise"
+            "all-gather is not carried out by halving-doubling; it is by ring, nhr, mesh-one-shot, nb, pairwise, \
+             multi-ring, two-level, three-level, pipeline"
         )
     );
     let staged = Question { staging: Some(Staging::Scratch), ..question(OpKind::AllReduce) };

@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Print how the ranks are connected
     Topo(WorldArgs),
+    /// Explain dumps of a failed run: the rank at the root, who waits for whom, what each rank did last
+    Diagnose(DiagnoseArgs),
     /// Print the settings in force, where each comes from and why it differs from what was asked
     Env,
 }
@@ -78,7 +80,7 @@ pub(crate) struct OperationArgs {
     /// Algorithm; default: by HCCL_ALGO, or the least modelled time
     #[arg(long, value_parser = parse_algorithm)]
     pub(crate) algo: Option<Algorithm>,
-    /// Algorithms of the levels from the innermost on, separated by commas, - for a composition's own choice
+    /// Algorithms of a composition's levels from the innermost on, as in `mesh,nhr`; - for its own choice
     #[arg(long, value_name = "ALGO,ALGO", value_delimiter = ',', num_args = 1, value_parser = parse_level)]
     pub(crate) levels: Vec<Level>,
     /// Work in a scratch buffer or directly in the users' buffers; default: the least modelled time
@@ -135,6 +137,17 @@ pub(crate) struct RunArgs {
     /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
+    /// Write a dump of every rank to this folder when the operation fails, for `aicpu-ts diagnose`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dump: Option<PathBuf>,
+}
+
+/// What to explain.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DiagnoseArgs {
+    /// Dumps of the ranks of one communicator, or folders of such
+    #[arg(value_name = "DUMP", required = true)]
+    pub(crate) dumps: Vec<PathBuf>,
 }
 
 /// What to explain.
@@ -236,8 +249,13 @@ impl ThenArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level(pub(crate) Option<Algorithm>);
 
+/// A mesh is a mesh, with or without its full name.
 fn parse_level(text: &str) -> Result<Level, String> {
-    if text == "-" { Ok(Level(None)) } else { parse_algorithm(text).map(|algorithm| Level(Some(algorithm))) }
+    match text {
+        "-" => Ok(Level(None)),
+        "mesh" => Ok(Level(Some(Algorithm::MeshTwoShot))),
+        _ => parse_algorithm(text).map(|algorithm| Level(Some(algorithm))),
+    }
 }
 
 /// What runs the kernels.

@@ -1,9 +1,11 @@
-//! The command `aicpu-ts`: run and explain collectives, look at topologies and settings.
+//! The command `aicpu-ts`: run and explain collectives, explain failures, look at topologies and
+//! settings.
 //!
 //! Exit status: 0 success, 1 failure, 2 wrong usage. Results go to standard output, everything else to standard
 //! error, so that output can be piped.
 
 mod args;
+mod diagnose;
 mod env;
 mod explain;
 mod output;
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args, &mut output),
         Command::Explain(args) => explain::explain(args, &mut output),
         Command::Topo(args) => topo::topo(args, &mut output),
+        Command::Diagnose(args) => diagnose::diagnose(args, &mut output),
         Command::Env => env::env(&mut output),
     };
     match result {

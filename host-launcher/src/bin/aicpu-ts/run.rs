@@ -50,7 +50,8 @@ fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
     };
     let disabled = *settings.expansion_mode.value() == ExpansionMode::AicpuCacheDisable;
     let cache = args.cache.unwrap_or(if disabled { CacheMode::Off } else { CacheMode::On });
-    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache }
+    let dump = args.dump.clone();
+    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache, dump, ..Config::default() }
 }
 
 /// Turns the arguments into a question.
