@@ -27,6 +27,8 @@ fn all_reduce(criterion: &mut Criterion) {
             count: bytes / 4,
             dtype: DataType::Fp32,
             reduce: ReduceOp::Sum,
+            root: 0,
+            levels: Default::default(),
             in_place: false,
             algorithm: None,
             staging: None,
