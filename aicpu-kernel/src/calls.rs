@@ -210,7 +210,8 @@ where
     sink.task(ThreadId::MAIN, &Task::WaitStart)?;
     if let Some(expansion) = expansion {
         let Expansion { plan, tables } = expansion;
-        let wanted = cache_key::of(launch, plan, context, tables, 0, None).map(|wanted| wanted.key);
+        let wanted =
+            cache_key::of(launch, plan, &context.surroundings(), tables, 0, None).map(|wanted| wanted.key);
         let outcome = match (wanted, tapes) {
             // The library replays two buffers, and tells them apart by their addresses.
             (Some(key), _) if sink.plane().has_cache() && expansion.is_two_buffers() => {
@@ -311,7 +312,7 @@ where
 
 fn check_handles(param: &Param<'_>, context: &OwnedContext) -> Result<(), Fault> {
     let there = [param.threads.1 as usize, param.channels.1 as usize]; // CAST: u32 fits usize.
-    let needed = [context.threads().len(), context.channels().len()];
+    let needed = [context.threads().len(), context.surroundings().channels.len()];
     if there == needed {
         return Ok(());
     }

@@ -373,6 +373,10 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
 }
 
 /// Returns what a launch refers to besides its buffers.
-pub(crate) fn attached<'a>(vector: &'a LoadedVector, script: &'a LoadedScript, launch: &Launch) -> Tables<'a> {
+pub(crate) fn attached<'a>(
+    vector: &'a LoadedVector,
+    script: &'a LoadedScript,
+    launch: &Launch,
+) -> Tables<'a> {
     Tables { vector: vector.rows(), script: script.of(launch), ..Tables::default() }
 }

@@ -24,7 +24,7 @@
 )]
 
 mod bindings;
-mod cache_key;
+pub mod cache_key;
 mod calls;
 mod check;
 mod context;
@@ -41,6 +41,7 @@ pub use calls::{CallKernel, TapePage, Tapes};
 pub use context::{MAX_CONTEXTS, MAX_RANKS, MAX_THREADS};
 pub use graphs::CacheUse;
 pub use kernel::{Fault, Kernel};
+pub use sizes::Sizes;
 pub use task_graph::{Block, Page};
 
 /// Blocks of 32 descriptors that a chunk is recorded into where nobody asks for another number: 16,384 descriptors.
