@@ -13,7 +13,6 @@ mod work;
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
 
 use aicpu_kernel::MAX_RANKS;
 use device_model::driver::LaunchTicket;
@@ -131,7 +130,7 @@ impl<'c> Communicator<'c> {
             let message = format!("{ranks} ranks; kernels are built for {MAX_RANKS}");
             return Err(Error::new(ErrorCode::CONTEXT_CAPACITY, message));
         }
-        let identity = Identity { name: config.name.clone(), instance: random_instance()?, epoch: 1 };
+        let identity = Identity { name: config.name.clone(), instance: random_instance(cluster)?, epoch: 1 };
         let ranks = (0..cluster.topology().ranks())
             .map(|rank| {
                 let npu = cluster.npu(rank);
@@ -180,9 +179,9 @@ impl<'c> Communicator<'c> {
     ///
     /// What is done after the deadline, but before it was noticed, is no error.
     pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
-        let started = Instant::now();
-        let deadline = started.checked_add(self.config.timeout);
         let cluster = self.cluster;
+        let started = cluster.clock().now();
+        let deadline = started.checked_add(self.config.timeout);
         let ranks = &self.ranks;
         let settled = || ranks.iter().enumerate().all(|(rank, state)| is_settled(cluster, rank, state));
         let refused =
@@ -256,9 +255,9 @@ impl<'c> Communicator<'c> {
 }
 
 /// 128 bits that no other communicator has.
-fn random_instance() -> Result<[u64; 2]> {
+fn random_instance(cluster: &Cluster) -> Result<[u64; 2]> {
     let word = || {
-        getrandom::u64().map_err(|error| {
+        cluster.npu(0).fabric().random().map_err(|error| {
             Error::new(
                 ErrorCode::DEVICE_MEMORY,
                 format!("no random numbers for the communicator's identity: {error}"),

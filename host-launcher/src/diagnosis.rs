@@ -114,7 +114,8 @@ pub(crate) fn explain(comm: &Communicator<'_>, outcome: Outcome, started: Instan
         }
         (None, None, None) => return deadline::explain(comm, started),
     };
-    let since = format!("{:.3} s after the host began to wait", started.elapsed().as_secs_f64());
+    let since =
+        format!("{:.3} s after the host began to wait", comm.cluster.clock().since(started).as_secs_f64());
     finish(code, Report { since, ..report })
 }
 

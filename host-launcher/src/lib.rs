@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod communicator;
 pub mod diagnosis;
 pub mod error;
+pub mod faults;
 pub mod image;
 pub mod oracle;
 pub mod payload;
@@ -20,6 +21,7 @@ mod resources;
 pub mod run;
 pub mod select;
 pub mod settings;
+pub mod sim;
 pub mod topology;
 
 pub use error::{Error, Result};

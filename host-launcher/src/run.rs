@@ -1,5 +1,6 @@
 //! `aicpu-ts run`: one operation, again and again, with every byte checked.
 
+use core::time::Duration;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -11,10 +12,13 @@ use crate::buffer::{SharedBuffer, driver};
 use crate::cluster::Cluster;
 use crate::communicator::{Communicator, Completed, HOST_OPS, Operation, Place, Program, Slot};
 use crate::error::{Error, Result};
+use crate::faults::Conduct;
 use crate::{oracle, payload};
 
 /// Byte that outputs are filled with before each step.
 const POISON: u8 = 0xdb;
+/// Most time between the launches of two ranks whose order is left to chance, nanoseconds.
+const LAUNCH_GAP_NS: u64 = 20_000;
 
 /// What is measured and counted of a run. Times are measured on this machine, not modelled.
 #[derive(Clone, Debug, Serialize)]
@@ -123,6 +127,7 @@ pub struct Run<'c> {
     expected: Vec<Vec<u8>>,
     inputs: Vec<Vec<u8>>,
     comm: Communicator<'c>,
+    conduct: Conduct,
     cluster: &'c Cluster,
 }
 
@@ -192,7 +197,8 @@ impl<'c> Run<'c> {
             0 => None,
             times => Some((capture(&mut comm, &operation, times)?, times)),
         };
-        Ok(Self { operation, buffers, turn: 0, in_place, program, expected, inputs, comm, cluster })
+        let conduct = Conduct::default();
+        Ok(Self { operation, buffers, turn: 0, in_place, program, expected, inputs, comm, conduct, cluster })
     }
 
     /// Runs the operation once: fills inputs, poisons outputs, launches, waits, checks every byte of every rank.
@@ -216,8 +222,12 @@ impl<'c> Run<'c> {
         if let Some((program, _)) = &self.program {
             return self.comm.replay(program, &[first, second]);
         }
-        let operation = self.operation;
-        for rank in 0..self.comm.size() {
+        let mut ranks: Vec<u32> = (0..self.comm.size()).collect();
+        if let Some(dice) = &mut self.conduct.dice {
+            dice.shuffle(&mut ranks);
+        }
+        for rank in ranks {
+            let Some(operation) = self.conduct.of(rank, &self.operation) else { continue };
             let (input, output) = self.places(rank);
             self.comm.launch(
                 rank,
@@ -225,8 +235,42 @@ impl<'c> Run<'c> {
                 Place { buffer: first, offset: input },
                 Place { buffer: if self.in_place { first } else { second }, offset: output },
             )?;
+            if let Some(dice) = &mut self.conduct.dice {
+                let pause = Duration::from_nanos(dice.u64(..LAUNCH_GAP_NS));
+                let until = self.cluster.clock().now().checked_add(pause);
+                self.cluster.machine().run_past_errors(|| false, until);
+            }
         }
         Ok(())
+    }
+
+    /// Says how the hosts behave from now on.
+    pub fn behave(&mut self, conduct: Conduct) {
+        self.conduct = conduct;
+    }
+
+    /// Destroys the communicator, then gives the buffers back: what can be done after a failure.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::destroy`] and of the driver.
+    pub fn abandon(self) -> Result<()> {
+        self.comm.destroy()?;
+        self.buffers.into_iter().try_for_each(|(first, second)| {
+            first.free(self.cluster)?;
+            second.free(self.cluster)
+        })
+    }
+
+    /// Gives the buffers back and returns the communicator.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn end(self) -> Result<Communicator<'c>> {
+        for (first, second) in self.buffers {
+            first.free(self.cluster)?;
+            second.free(self.cluster)?;
+        }
+        Ok(self.comm)
     }
 
     /// Returns the communicator.

@@ -4,7 +4,6 @@
 //! of this communicator or otherwise, executes the others' tasks again once the queues of this one are gone.
 
 use core::time::Duration;
-use std::time::Instant;
 
 use wire::ErrorCode;
 
@@ -54,7 +53,7 @@ impl Communicator<'_> {
             self.all_resources().for_each(|resources| resources.discard(self.cluster));
             (0..self.size()).all(has_answered)
         };
-        if machine.run_past_errors(answered, Instant::now().checked_add(QUIESCE)) {
+        if machine.run_past_errors(answered, self.cluster.clock().now().checked_add(QUIESCE)) {
             return Ok(());
         }
         let silent = (0..self.size()).find(|rank| !has_answered(*rank)).unwrap_or(0);

@@ -73,7 +73,7 @@ pub(super) fn explain(comm: &Communicator<'_>, started: Instant) -> Error {
     let victims =
         if victims.is_empty() { String::new() } else { format!(" Also waiting: {}.", list(&victims)) };
     let timeout = comm.config.timeout.as_secs_f64();
-    let since = started.elapsed().as_secs_f64();
+    let since = comm.cluster.clock().since(started).as_secs_f64();
     finish(
         ErrorCode(found.code),
         Report {
@@ -247,7 +247,7 @@ fn differs(comm: &Communicator<'_>, culprit: u32, waits: &[Wait<'_>]) -> Report 
 /// Runs device and kernels on, and returns whether a value changes.
 fn goes_on<T: PartialEq>(comm: &Communicator<'_>, value: impl Fn() -> T) -> bool {
     let before = value();
-    let deadline = Instant::now().checked_add(PROBE);
+    let deadline = comm.cluster.clock().now().checked_add(PROBE);
     comm.cluster.machine().run_until(|| value() != before, deadline) == Outcome::Done
 }
 

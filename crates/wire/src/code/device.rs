@@ -43,6 +43,12 @@ super::codes! {
     5206 QP_ERROR CommPoisoned hccl 14 ei 13
         "a queue pair has stopped after an earlier error"
         "look at the first error of this queue pair"
+    5207 DMA_CORRUPT CommPoisoned hccl 15 ei 12
+        "the check code of a link shows that bytes changed on their way"
+        "look at the link between the two ranks; run the operation again on a new communicator"
+    5208 LINK_DOWN CommPoisoned hccl 15 ei 13
+        "the link to a peer is down"
+        "look at the link between the two ranks first"
     5301 DEVICE_MEMORY NoEffect hccl 15 ei 7
         "the shared memory of the NPUs cannot be created, or is not what the opener expects"
         "look at the cause given; free memory, or pass the configuration the memory was created with"

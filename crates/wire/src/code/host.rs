@@ -112,6 +112,9 @@ super::codes! {
     1501 COMM_POISONED NoEffect hccl 7 ei 0
         "the communicator cannot be used after an earlier error"
         "destroy it and create another; the process may go on"
+    1303 SIMULATION_FAILED NoEffect hccl 4 ei 0
+        "a simulated life of a cluster ended as none may"
+        "repeat it with the command given and report it"
     8001 RESULT_WRONG OpFailed hccl 4 ei 0
         "an output is not what the operation defines"
         "this is a defect: report the command that shows it"

@@ -7,6 +7,7 @@ mod args;
 mod env;
 mod output;
 mod run;
+mod sim;
 mod topo;
 
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Run(args) => run::run(args, &mut output),
         Command::Topo(args) => topo::topo(args, &mut output),
+        Command::Sim(args) => sim::sim(args, &mut output),
+        Command::Faults => sim::faults(&mut output),
         Command::Env => env::env(&mut output),
     };
     match result {
