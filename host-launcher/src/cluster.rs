@@ -17,6 +17,7 @@ use hal::Platform;
 use wire::ErrorCode;
 use wire::boot::{MAX_CORES, WindowPlace};
 use wire::npu::{KERNEL_STATE, KernelState, LOG, LOG_BYTES};
+use zerocopy::FromZeros;
 
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -259,8 +260,10 @@ fn attach(machine: &Machine, fabric: &Fabric, npu: u32) -> Result<()> {
 
 impl<P: Platform> ThreadKernel<P> {
     fn start(platform: P, npu: u32) -> Result<Self> {
-        let blocks = vec![Block::EMPTY; DEFAULT_BLOCKS].into_boxed_slice();
-        let pages = vec![Page::EMPTY; LARGEST_GRAPH_PAGES + CACHE_PAGES].into_boxed_slice();
+        // Zeros cost nothing until they are touched, and a kernel reads no block or page that it has not written.
+        let full = |_| Error::new(ErrorCode::DEVICE_MEMORY, format!("no memory for the kernel of NPU {npu}"));
+        let blocks = <[Block]>::new_box_zeroed_with_elems(DEFAULT_BLOCKS).map_err(full)?;
+        let pages = <[Page]>::new_box_zeroed_with_elems(LARGEST_GRAPH_PAGES + CACHE_PAGES).map_err(full)?;
         let mut kernel = Box::new(Kernel::new(platform, blocks, pages));
         kernel
             .start()

@@ -20,7 +20,7 @@ use device_model::machine::Outcome;
 use wire::ErrorCode;
 use wire::launch::CacheMode;
 use wire::launch::{Algorithm, Staging};
-use wire::npu::Status;
+use wire::npu::{DEFAULT_DEPTH, Status};
 
 use crate::buffer::driver;
 use crate::cluster::Cluster;
@@ -42,6 +42,8 @@ pub struct Config {
     pub name: String,
     /// Upper bound of the scratch buffer per rank, bytes (`HCCL_BUFFSIZE`).
     pub buffer_bytes: u64,
+    /// Entries of each ring, a power of two.
+    pub queue_depth: u32,
     /// How long an operation may take (`HCCL_EXEC_TIMEOUT`).
     pub timeout: Duration,
     /// Where the timeout comes from, for messages.
@@ -55,6 +57,7 @@ impl Default for Config {
         Self {
             name: "world".to_owned(),
             buffer_bytes: 200 << 20,
+            queue_depth: DEFAULT_DEPTH,
             timeout: Duration::from_secs(1836),
             timeout_source: "the default of HCCL_EXEC_TIMEOUT".to_owned(),
             cache: CacheMode::On,

@@ -172,10 +172,10 @@ impl<'c> Run<'c> {
     /// Allocates buffers on all ranks and computes what the outputs must be.
     ///
     /// # Errors
-    /// Those of allocation and of the communicator.
+    /// Those of allocation and of the communicator, which is destroyed then: nothing stays taken.
     pub fn prepare(
         cluster: &'c Cluster,
-        mut comm: Communicator<'c>,
+        comm: Communicator<'c>,
         operation: Operation,
         setup: &Setup,
     ) -> Result<Self> {
@@ -187,18 +187,37 @@ impl<'c> Run<'c> {
             .map(|rank| payload::fill(setup.seed, rank, elements, operation.dtype, operation.reduce))
             .collect();
         let expected = oracle::expected(&operation, setup.chunk, &inputs);
-        let pair = |_| {
-            let input = SharedBuffer::new(cluster, input_bytes.max(output_bytes).max(1))?;
-            Ok((input, SharedBuffer::new(cluster, output_bytes.max(1))?))
+        let (conduct, in_place) = (Conduct::default(), setup.in_place);
+        let mut run = Self {
+            operation,
+            buffers: Vec::new(),
+            turn: 0,
+            in_place,
+            program: None,
+            expected,
+            inputs,
+            comm,
+            conduct,
+            cluster,
         };
-        let buffers = (0..setup.buffers.max(1)).map(pair).collect::<Result<_>>()?;
-        let in_place = setup.in_place;
-        let program = match setup.capture {
-            0 => None,
-            times => Some((capture(&mut comm, &operation, times)?, times)),
-        };
-        let conduct = Conduct::default();
-        Ok(Self { operation, buffers, turn: 0, in_place, program, expected, inputs, comm, conduct, cluster })
+        match run.allocate(setup, input_bytes.max(output_bytes).max(1), output_bytes.max(1)) {
+            Ok(()) => Ok(run),
+            Err(error) => run.abandon().and(Err(error)),
+        }
+    }
+
+    fn allocate(&mut self, setup: &Setup, input: u64, output: u64) -> Result<()> {
+        for _ in 0..setup.buffers.max(1) {
+            let input = SharedBuffer::new(self.cluster, input)?;
+            match SharedBuffer::new(self.cluster, output) {
+                Ok(output) => self.buffers.push((input, output)),
+                Err(error) => return input.free(self.cluster).and(Err(error)),
+            }
+        }
+        if setup.capture > 0 {
+            self.program = Some((capture(&mut self.comm, &self.operation, setup.capture)?, setup.capture));
+        }
+        Ok(())
     }
 
     /// Runs the operation once: fills inputs, poisons outputs, launches, waits, checks every byte of every rank.

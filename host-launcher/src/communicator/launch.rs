@@ -123,7 +123,8 @@ impl Communicator<'_> {
             // Direct work needs no threads of its own: the copies of one rank go to one place, in order.
             (needs.threads, needs.main_notifies) = (1, 0);
         }
-        let resources = Resources::create(self.cluster, &self.identity, &needs, wanted)?;
+        let resources =
+            Resources::create(self.cluster, &self.identity, &needs, wanted, self.config.queue_depth)?;
         self.set_up.channels += resources.channels() as u64;
         self.set_up.contexts += u64::from(self.size());
         self.set_up.scratch_bytes += wanted;

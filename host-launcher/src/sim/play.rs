@@ -101,6 +101,7 @@ fn config(scenario: &Scenario, cache: CacheMode) -> Config {
     Config {
         name: "sim".to_owned(),
         buffer_bytes: SCRATCH,
+        queue_depth: scenario.queue_depth,
         timeout: scenario.timeout,
         timeout_source: "--timeout".to_owned(),
         cache,

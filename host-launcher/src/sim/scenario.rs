@@ -63,6 +63,8 @@ pub struct Scenario {
     pub ranks: u32,
     /// Devices per server: fewer than ranks means several servers.
     pub devices_per_server: u32,
+    /// Entries of each ring.
+    pub queue_depth: u32,
     /// Whether kernels keep graphs.
     pub cache: CacheMode,
     /// What is carried out, one part after the other.
@@ -95,6 +97,7 @@ impl Scenario {
         let ranks = limits.ranks.unwrap_or(seeded);
         let devices_per_server = if several { ranks.div_ceil(2).max(1) } else { ranks };
         let cache = if world.u8(..4) == 0 { CacheMode::Off } else { CacheMode::On };
+        let queue_depth = 1 << world.u32(2..=8);
         let mut choice = dice(seed, About::Parts);
         let mut parts: Vec<Part> =
             (0..choice.usize(1..=3)).map(|_| part(&mut choice, limits.count)).collect();
@@ -104,7 +107,7 @@ impl Scenario {
             FaultPlan::Given(faults) => faults.iter().map(|fault| fault.placed(ranks, &mut places)).collect(),
             FaultPlan::Seeded(most) => faults(&mut dice(seed, About::Faults), *most, ranks),
         };
-        Self { seed, ranks, devices_per_server, cache, parts, faults, timeout: limits.timeout }
+        Self { seed, ranks, devices_per_server, queue_depth, cache, parts, faults, timeout: limits.timeout }
     }
 
     /// Makes the staging of all parts one that the links and the operation allow.

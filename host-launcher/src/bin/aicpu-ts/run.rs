@@ -48,7 +48,7 @@ fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
     };
     let disabled = *settings.expansion_mode.value() == ExpansionMode::AicpuCacheDisable;
     let cache = args.cache.unwrap_or(if disabled { CacheMode::Off } else { CacheMode::On });
-    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache }
+    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache, ..Config::default() }
 }
 
 /// Turns the arguments into an operation and the reason for its algorithm.
