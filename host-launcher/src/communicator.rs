@@ -200,11 +200,28 @@ impl<'c> Communicator<'c> {
         );
         // A helper may have carried out the last task after this thread looked at the clock.
         let done = outcome == Outcome::Done || (outcome == Outcome::Deadline && settled());
-        if done && !refused() {
-            return Ok(self.collect());
+        let failure = if done && !refused() {
+            // Ranks that are all done may still not have done the same, or have done it too early.
+            diagnosis::disagreement(self, started).or_else(|| diagnosis::left_over(self, started))
+        } else {
+            let differ =
+                if outcome == Outcome::Deadline { diagnosis::disagreement(self, started) } else { None };
+            Some(differ.unwrap_or_else(|| diagnosis::explain(self, outcome, started)))
+        };
+        match failure {
+            None => Ok(self.collect()),
+            Some(error) => {
+                self.poisoned = true;
+                Err(error)
+            }
         }
-        self.poisoned = true;
-        Err(diagnosis::explain(self, outcome, started))
+    }
+
+    /// Returns a notify of a rank that is set, and the peer that sets it, `None` for the rank itself.
+    pub(crate) fn set_notify(&self, rank: u32) -> Option<(u32, Option<u32>)> {
+        let npu = self.cluster.npu(rank);
+        let mut own = self.all_resources().filter_map(|resources| resources.ranks.get(rank as usize));
+        own.find_map(|resources| resources.set_notify(npu))
     }
 
     /// Returns the kernel's answer to the newest launch of a rank that was refused, and its operation.

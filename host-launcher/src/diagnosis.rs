@@ -4,6 +4,7 @@
 //! whose labels say step, task and peer. What is surest comes first: a kernel that has stopped, an error that a device
 //! reports, a launch that was refused, and only then who waits for whom (`deadline`).
 
+mod afterwards;
 mod deadline;
 
 use core::fmt;
@@ -16,6 +17,7 @@ use wire::{Cqe, DeviceAddr, Effect, ErrorCode, Phase, Sqe};
 
 use crate::communicator::{Communicator, InFlight};
 use crate::error::Error;
+pub(crate) use afterwards::{disagreement, left_over};
 
 /// What is known about a failed operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -2,13 +2,14 @@
 //!
 //! Made on first use and kept: later operations need no handshake, no registration and no new bytes on the device.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use device_model::driver::{Channel, Link, Npu, QueueId, Region};
 use templates::Needs;
 use wire::DeviceAddr;
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
-use wire::npu::{Access, HEADS, QueueKind, TAILS, sdma};
+use wire::npu::{Access, HEADS, NOTIFIES, QueueKind, TAILS, sdma};
 
 use crate::buffer::driver;
 use crate::cluster::Cluster;
@@ -81,8 +82,8 @@ pub(crate) struct RankResources {
     /// First of the main thread's start notifies.
     pub(crate) start_base: u32,
     threads: Vec<QueueId>,
-    /// First notify of each run that was taken.
-    notifies: Vec<u32>,
+    /// Each run of notifies that was taken.
+    notifies: Vec<Range<u32>>,
     channels: Vec<u16>,
     entries: (Vec<ThreadEntry>, Vec<ChannelEntry>),
     /// Entries of each ring.
@@ -129,7 +130,7 @@ impl RankResources {
 
     fn notifies(&mut self, npu: &Npu, count: u32) -> Result<u32> {
         let range = npu.alloc_notifies(count).map_err(driver)?;
-        self.notifies.push(range.start);
+        self.notifies.push(range.clone());
         Ok(range.start)
     }
 
@@ -160,6 +161,19 @@ impl RankResources {
             queue: queue.map_or(0, |queue| queue.0),
             ..ChannelEntry::default()
         })
+    }
+
+    /// Returns the first notify that is set, and the peer that sets it, `None` for this rank itself.
+    pub(crate) fn set_notify(&self, npu: &Npu) -> Option<(u32, Option<u32>)> {
+        let is_set = |notify: &u32| {
+            // ORDER: pairs with the device's release store; whoever asks knows that no signal is under way.
+            npu.window().half(NOTIFIES + 4 * u64::from(*notify)).load(Ordering::Acquire) != 0
+        };
+        let notify = self.notifies.iter().cloned().flatten().find(is_set)?;
+        let of = |channel: &&ChannelEntry| {
+            (channel.local_notify..channel.local_notify + CHANNEL_NOTIFIES).contains(&notify)
+        };
+        Some((notify, self.entries.1.iter().find(of).map(|channel| channel.peer)))
     }
 
     /// The first notify that this rank waits on for `peer`.
@@ -204,8 +218,8 @@ impl RankResources {
         for channel in self.channels {
             npu.disconnect(channel).map_err(driver)?;
         }
-        for first in self.notifies {
-            npu.free_notifies(first).map_err(driver)?;
+        for range in self.notifies {
+            npu.free_notifies(range.start).map_err(driver)?;
         }
         if self.context.1 > 0 {
             npu.free(self.context.0).map_err(driver)?;

@@ -29,7 +29,7 @@ use crate::memory::Window;
 use completion::Completions;
 use execute::Step;
 use mishap::{Blow, Mishaps};
-use slots::{Queue, Queues};
+use slots::{Hold, Queue, Queues};
 
 /// How much one call of [`Engine::drain`] may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,7 +363,8 @@ impl Engine {
                     consumer.entry(&memory).map(Sqe::from)
                 };
                 let sqe = queue.held.map(|_| queue.entry).or_else(fresh)?;
-                Some(Pending { queue: queue.id, position: cursor.head(), sqe, blocked: queue.held.is_some() })
+                let blocked = matches!(queue.held, Some(Hold::Notify(_) | Hold::Completion));
+                Some(Pending { queue: queue.id, position: cursor.head(), sqe, blocked })
             });
         pending.collect()
     }

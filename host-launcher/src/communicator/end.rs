@@ -47,11 +47,13 @@ impl Communicator<'_> {
         self.all_resources().try_for_each(|resources| resources.retire(self.cluster))?;
         // Retired first: an NPU that executes again finds none of these queues.
         (0..self.size()).for_each(|rank| machine.reset(rank));
-        let has_answered = |rank| self.answers(rank).all(|status| status.is_some());
+        // What is dead writes nothing any more, and will not answer.
+        let has_answered = |rank| machine.is_dead(rank) || self.answers(rank).all(|status| status.is_some());
         let answered = || {
             // Nobody executes what a kernel still has to submit: without room it would wait until its deadline.
             self.all_resources().for_each(|resources| resources.discard(self.cluster));
-            (0..self.size()).all(has_answered)
+            // A signal that is under way would arrive at whoever gets the notify next.
+            (0..self.size()).all(has_answered) && machine.is_quiet()
         };
         if machine.run_past_errors(answered, self.cluster.clock().now().checked_add(QUIESCE)) {
             return Ok(());

@@ -76,7 +76,7 @@ fn stage(scenario: &Scenario) -> Result<Played> {
         Some(error) if error.code() == ErrorCode::RESULT_WRONG => Verdict::Silent(error.to_string()),
         Some(error) => Verdict::Reported(error.code()),
     };
-    let blame = blame(&scenario.faults, failed_at);
+    let blame = blame(scenario.ranks, &scenario.faults, failed_at);
     if !verdict.is_failure() {
         (0..scenario.ranks).try_for_each(|rank| cluster.repair(rank))?;
         if let Some(trouble) = aftermath(&cluster, &scenario, before, failed_at.is_some()) {
@@ -161,7 +161,7 @@ fn is_undetectable(scenario: &Scenario) -> bool {
 }
 
 /// Judges whom a report blames.
-fn blame(faults: &[Fault], failure: Option<&Error>) -> Blame {
+fn blame(ranks: u32, faults: &[Fault], failure: Option<&Error>) -> Blame {
     let Some(report) = failure.and_then(Error::diagnosis) else { return Blame::None };
     let only_slow = |fault: &Fault| matches!(fault.kind, Kind::Slow(_) | Kind::Pause(_));
     let said_dead = report.code == ErrorCode::KERNEL_SILENT.0 || report.cause.contains("stopped");
@@ -169,8 +169,11 @@ fn blame(faults: &[Fault], failure: Option<&Error>) -> Blame {
         return Blame::FalseDeath;
     }
     let named = |fault: &Fault| match fault.kind {
-        // A link has two ends.
-        Kind::CutLink => [report.culprit_rank, report.peer, Some(report.rank)].contains(&fault.rank),
+        // A link has two ends, and of two ranks that differ either may be the wrong one.
+        Kind::CutLink | Kind::DuplicateNotify(_) => {
+            [report.culprit_rank, report.peer, Some(report.rank)].contains(&fault.rank)
+        }
+        Kind::Mismatch(_) if ranks == 2 => report.culprit_rank.is_some(),
         _ => report.culprit_rank == fault.rank,
     };
     if faults.iter().any(named) { Blame::Right } else { Blame::Wrong }

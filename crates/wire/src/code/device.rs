@@ -70,6 +70,9 @@ super::codes! {
     6103 NOTIFY_TWICE CommPoisoned hccl 4 ei 2
         "a signal was recorded again before its waiter had taken the first"
         "two operations share a notify: report the algorithm and the step"
+    6104 NOTIFY_LEFT CommPoisoned hccl 4 ei 2
+        "a signal is left over when all ranks are done: the result cannot be trusted"
+        "look at the rank named, which sent it; run the operation again on a new communicator"
     6201 PEER_NOT_STARTED CommPoisoned hccl 9 ei 2
         "a peer never started this operation"
         "look at that rank first: why did it not call the operation?"
