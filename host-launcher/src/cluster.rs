@@ -16,8 +16,10 @@ use device_model::platform::{ModelPlatform, SimulatedPlatform};
 use hal::Platform;
 use wire::ErrorCode;
 use wire::boot::{MAX_CORES, WindowPlace};
-use wire::npu::{KERNEL_STATE, KernelState, LOG, LOG_BYTES};
-use zerocopy::FromZeros;
+use wire::npu::{
+    KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LOG, LOG_BYTES, STATUSES, Status,
+};
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -149,9 +151,24 @@ impl Cluster {
         let dead = self.machine.is_dead(rank);
         self.machine.repair(rank);
         if dead {
+            self.answer_for_the_dead(rank);
             attach(&self.machine, self.npus[rank as usize].fabric(), rank)?;
         }
         Ok(())
+    }
+
+    /// Answers what a dead kernel has not: the next one must not take launches of communicators that are gone.
+    fn answer_for_the_dead(&self, rank: u32) {
+        let window = self.npus[rank as usize].window();
+        let (head, tail) = (window.word(LAUNCH_HEAD), window.word(LAUNCH_TAIL));
+        // ORDER: nobody else uses these words now.
+        let (answered, posted) = (head.load(Ordering::Acquire), tail.load(Ordering::Acquire));
+        let status = Status { code: ErrorCode::NPU_DEAD.0, ..Status::default() };
+        for launch in answered..posted.min(answered + LAUNCH_SLOTS) {
+            let slot = launch % LAUNCH_SLOTS;
+            window.write(STATUSES + slot * size_of::<Status>() as u64, status.as_bytes());
+        }
+        head.store(posted, Ordering::Release);
     }
 
     /// Returns what runs the kernels, by the name users know.

@@ -9,6 +9,7 @@ mod capture;
 mod end;
 mod launch;
 mod operation;
+mod recovery;
 mod work;
 
 use core::time::Duration;
@@ -30,6 +31,7 @@ use crate::resources::{Identity, RankResources, Resources};
 use capture::RankProgram;
 pub use capture::{Capture, Program, Slot};
 pub use operation::{Operation, Place};
+pub use recovery::{Aborter, Retry};
 pub(crate) use work::Work;
 
 /// Interactions with the device per operation and rank: record, launch, wait.
@@ -119,20 +121,23 @@ pub struct Communicator<'c> {
     captured: u32,
     set_up: SetUp,
     poisoned: bool,
+    suspended: bool,
+    aborter: Aborter,
 }
 
 impl<'c> Communicator<'c> {
     /// Creates a communicator over all ranks of a cluster. No channel is made before the first operation needs it.
     ///
     /// # Errors
-    /// `CONTEXT_CAPACITY` for more ranks than a kernel can know, `DEVICE_MEMORY` without random numbers for its
-    /// identity, `HOST_NOTIFIES_FULL`.
+    /// `CONTEXT_CAPACITY` for more ranks than a kernel can know, `NPU_DEAD`, `DEVICE_MEMORY` without random numbers for
+    /// its identity, `HOST_NOTIFIES_FULL`.
     pub fn create(cluster: &'c Cluster, config: Config) -> Result<Self> {
         let ranks = cluster.topology().ranks();
         if ranks as usize > MAX_RANKS {
             let message = format!("{ranks} ranks; kernels are built for {MAX_RANKS}");
             return Err(Error::new(ErrorCode::CONTEXT_CAPACITY, message));
         }
+        recovery::check_alive(cluster)?;
         let identity = Identity { name: config.name.clone(), instance: random_instance(cluster)?, epoch: 1 };
         let ranks = (0..cluster.topology().ranks())
             .map(|rank| {
@@ -153,6 +158,8 @@ impl<'c> Communicator<'c> {
             captured: 0,
             set_up: SetUp::default(),
             poisoned: false,
+            suspended: false,
+            aborter: Aborter::default(),
         })
     }
 
@@ -178,7 +185,9 @@ impl<'c> Communicator<'c> {
     ///
     /// # Errors
     /// The first cause, with rank, step, task and peer: a launch that was refused, a device that stopped at an
-    /// error, also at one of another communicator's, a deadline that passed. The communicator is poisoned then.
+    /// error, also at one of another communicator's, a deadline that passed; ranks that have not all done the same, or a
+    /// signal that nobody waited for, although all is done. `COMM_ABORTED` when an [`Aborter`] was used. The communicator
+    /// is poisoned then.
     ///
     /// What is done after the deadline, but before it was noticed, is no error.
     pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
@@ -191,13 +200,18 @@ impl<'c> Communicator<'c> {
             || ranks.iter().enumerate().any(|(rank, state)| refusal(cluster, rank, state).is_some());
         // A rank that was refused never signals its peers: waiting for those would only delay the message.
         let mut turns = 0_u32;
+        let aborted = || self.aborter.is_aborted();
         let outcome = cluster.machine().run_until(
             || {
                 turns = turns.wrapping_add(1);
-                settled() || (turns.is_multiple_of(64) && refused())
+                settled() || (turns.is_multiple_of(64) && (refused() || aborted()))
             },
             deadline,
         );
+        if aborted() {
+            self.abort()?;
+            return Err(Error::new(ErrorCode::COMM_ABORTED, "its host aborted it while it was waited for"));
+        }
         // A helper may have carried out the last task after this thread looked at the clock.
         let done = outcome == Outcome::Done || (outcome == Outcome::Deadline && settled());
         let failure = if done && !refused() {

@@ -48,6 +48,10 @@ pub enum Kind {
     Mismatch(Argument),
     /// The rank does not launch.
     Absent,
+    /// The host aborts the communicator that long after the launches.
+    Abort(Duration),
+    /// The host suspends the communicator that long after the launches, resumes it, and repeats the operation.
+    Suspend(Duration),
     /// The driver finds no memory at the n-th request from the fault on, counted from 1.
     Exhaust(u64),
 }
@@ -61,6 +65,15 @@ pub enum Argument {
     Dtype,
     /// Another reduction.
     Reduce,
+}
+
+/// What a host does in the middle of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interruption {
+    /// Aborts the communicator.
+    Abort,
+    /// Suspends it, resumes it, and repeats the operation.
+    Suspend,
 }
 
 /// A fault at a rank.
@@ -81,6 +94,8 @@ pub struct Conduct {
     pub mismatches: Vec<(u32, Argument)>,
     /// Ranks that do not launch.
     pub absent: Vec<u32>,
+    /// The host interrupts the next step, that long after its launches.
+    pub interruption: Option<(Interruption, Duration)>,
     /// Chooses the order of the ranks and the time between their launches; without it they launch at once, by rank.
     pub dice: Option<Rng>,
 }
@@ -115,6 +130,14 @@ impl Fault {
             }
             Kind::Absent => {
                 conduct.absent.push(rank);
+                return true;
+            }
+            Kind::Abort(after) => {
+                conduct.interruption = Some((Interruption::Abort, after));
+                return true;
+            }
+            Kind::Suspend(after) => {
+                conduct.interruption = Some((Interruption::Suspend, after));
                 return true;
             }
             Kind::Exhaust(nth) => {
@@ -180,7 +203,11 @@ impl fmt::Display for Fault {
         let mut settings = Vec::new();
         settings.extend(self.rank.map(|rank| format!("rank={rank}")));
         match self.kind {
-            Kind::Pause(time) | Kind::Slow(time) | Kind::DuplicateNotify(time) => {
+            Kind::Pause(time)
+            | Kind::Slow(time)
+            | Kind::DuplicateNotify(time)
+            | Kind::Abort(time)
+            | Kind::Suspend(time) => {
                 settings.push(format!("us={}", time.as_micros()));
             }
             Kind::Fail(code) => settings.push(format!("code={}", code.0)),

@@ -12,7 +12,7 @@ use crate::buffer::{SharedBuffer, driver};
 use crate::cluster::Cluster;
 use crate::communicator::{Communicator, Completed, HOST_OPS, Operation, Place, Program, Slot};
 use crate::error::{Error, Result};
-use crate::faults::Conduct;
+use crate::faults::{Conduct, Interruption};
 use crate::{oracle, payload};
 
 /// Byte that outputs are filled with before each step.
@@ -230,10 +230,31 @@ impl<'c> Run<'c> {
         self.fill()?;
         let start = Instant::now();
         self.launch()?;
+        if let Some((interruption, after)) = self.conduct.interruption.take() {
+            self.interrupt(interruption, after)?;
+        }
         let completed = self.comm.synchronize()?;
         let micros = start.elapsed().as_secs_f64() * 1e6;
         self.check()?;
         Ok((micros, completed))
+    }
+
+    /// Does in the middle of an operation what a host may do at any time.
+    fn interrupt(&mut self, interruption: Interruption, after: Duration) -> Result<()> {
+        let until = self.cluster.clock().now().checked_add(after);
+        self.cluster.machine().run_past_errors(|| false, until);
+        match interruption {
+            Interruption::Abort => {
+                self.comm.aborter().abort();
+                Ok(())
+            }
+            Interruption::Suspend => {
+                self.comm.suspend()?;
+                self.comm.resume()?;
+                self.fill()?;
+                self.launch()
+            }
+        }
     }
 
     fn launch(&mut self) -> Result<()> {

@@ -35,6 +35,12 @@ impl Communicator<'_> {
 
     /// Refuses to go on after an error.
     pub(super) fn check_alive(&self) -> Result<()> {
+        if self.suspended {
+            return Err(Error::new(ErrorCode::COMM_SUSPENDED, "nothing can be launched on it"));
+        }
+        if self.aborter.is_aborted() {
+            return Err(Error::new(ErrorCode::COMM_ABORTED, "nothing can be launched on it any more"));
+        }
         if self.poisoned {
             let message = "an earlier operation of this communicator failed";
             return Err(Error::new(ErrorCode::COMM_POISONED, message));
@@ -57,13 +63,7 @@ impl Communicator<'_> {
     /// # Errors
     /// `PLAN_*` and `LAUNCH_COUNT` for an operation that cannot be carried out.
     pub fn chunk_elements(&self, operation: &Operation, in_place: bool) -> Result<u64> {
-        let shape = Shape {
-            scratch_len: self.scratch_for(operation),
-            inline_reduce: self.reduces_inline(operation),
-            in_place,
-            ..self.shape(operation)
-        };
-        let plan = templates::Plan::new(&shape).map_err(|error| {
+        let plan = templates::Plan::new(&self.planned(operation, in_place)).map_err(|error| {
             let summary = error.code.info().map_or("refused", |info| info.summary);
             let sizes = match (error.need, error.limit) {
                 (0, 0) => String::new(),
@@ -72,6 +72,16 @@ impl Communicator<'_> {
             Error::new(error.code, format!("{operation}: {summary}{sizes}"))
         })?;
         Ok(plan.chunk_elements())
+    }
+
+    /// Returns the shape of an operation as rank 0 plans it.
+    pub(super) fn planned(&self, operation: &Operation, in_place: bool) -> Shape {
+        Shape {
+            scratch_len: self.scratch_for(operation),
+            inline_reduce: self.reduces_inline(operation),
+            in_place,
+            ..self.shape(operation)
+        }
     }
 
     /// Returns whether every link reduces the operation's elements while moving.

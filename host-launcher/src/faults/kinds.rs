@@ -102,6 +102,20 @@ pub const KINDS: &[KindInfo] = &[
         noticed: "at the deadline: not started",
     },
     KindInfo {
+        name: "abort",
+        settings: "us=10",
+        at_task: false,
+        what: "the host aborts the communicator, that many microseconds after the launches; the rank does not matter",
+        noticed: "by every rank, at once",
+    },
+    KindInfo {
+        name: "suspend",
+        settings: "us=10",
+        at_task: false,
+        what: "the host suspends the communicator, that many microseconds after the launches, resumes it and repeats",
+        noticed: "not at all",
+    },
+    KindInfo {
         name: "exhaust",
         settings: "nth=1",
         at_task: false,
@@ -126,6 +140,8 @@ impl Kind {
             Self::CutLink => "cut-link",
             Self::Mismatch(_) => "mismatch",
             Self::Absent => "absent",
+            Self::Abort(_) => "abort",
+            Self::Suspend(_) => "suspend",
             Self::Exhaust(_) => "exhaust",
         }
     }
@@ -144,6 +160,8 @@ impl Kind {
             "cut-link" => Self::CutLink,
             "mismatch" => Self::Mismatch(Argument::Count),
             "absent" => Self::Absent,
+            "abort" => Self::Abort(Duration::from_micros(10)),
+            "suspend" => Self::Suspend(Duration::from_micros(10)),
             "exhaust" => Self::Exhaust(1),
             _ => return None,
         })

@@ -37,7 +37,14 @@ impl Fault {
         let micros = || number(key, value).map(Duration::from_micros);
         match (key, &mut self.kind) {
             ("rank", _) => self.rank = Some(number(key, value)?),
-            ("us", Kind::Pause(time) | Kind::Slow(time) | Kind::DuplicateNotify(time)) => *time = micros()?,
+            (
+                "us",
+                Kind::Pause(time)
+                | Kind::Slow(time)
+                | Kind::DuplicateNotify(time)
+                | Kind::Abort(time)
+                | Kind::Suspend(time),
+            ) => *time = micros()?,
             ("code", Kind::Fail(code)) => {
                 *code = ErrorCode(number(key, value)?);
                 if code.info().is_none() {
@@ -97,6 +104,8 @@ mod tests {
             "cut-link@peer=1",
             "mismatch:rank=1,what=dtype",
             "absent:rank=4294967295",
+            "abort:rank=0,us=3",
+            "suspend:rank=0,us=300",
             "exhaust:rank=0,nth=3",
         ] {
             let text = text.replace("pause:us", "pause:rank=9,us");

@@ -24,6 +24,9 @@ const SCRATCH: u64 = 64 << 10;
 /// How much later than its deadline a call may return: what its report takes to tell slow from stopped, and a step.
 const SLACK: Duration = Duration::from_millis(300);
 
+/// Within what time all ranks are out of an operation that is aborted.
+const ABORT: Duration = Duration::from_millis(100);
+
 /// Carries a scenario out. Never panics and never takes longer than its operations' deadlines.
 #[must_use]
 pub fn play(scenario: &Scenario) -> Played {
@@ -49,7 +52,7 @@ pub fn play(scenario: &Scenario) -> Played {
 /// How the operations of a scenario went.
 struct Course {
     failure: Option<Error>,
-    /// The communicator, unless it could not be made.
+    /// How long the last step took, its report included.
     noticed: Duration,
 }
 
@@ -64,11 +67,11 @@ fn stage(scenario: &Scenario) -> Result<Played> {
     let before = usage(&cluster);
     let Course { failure, noticed } = perform(&cluster, &scenario);
     let failed_at = failure.as_ref();
-    let late = noticed > scenario.timeout + SLACK;
+    let aborted = failed_at.is_some_and(|error| error.code() == ErrorCode::COMM_ABORTED);
+    let deadline = if aborted { abort_limit(&scenario.faults) } else { scenario.timeout + SLACK };
+    let late = noticed > deadline;
     let mut verdict = match failed_at {
-        _ if late => {
-            Verdict::Hang(format!("a call with a deadline of {:?} took {noticed:?}", scenario.timeout))
-        }
+        _ if late => Verdict::Hang(format!("a call that may take {deadline:?} took {noticed:?}")),
         None => Verdict::Right,
         Some(error) if error.code() == ErrorCode::RESULT_WRONG && is_undetectable(&scenario) => {
             Verdict::Undetectable
@@ -91,6 +94,16 @@ fn stage(scenario: &Scenario) -> Result<Played> {
         lasted: cluster.clock().since(start),
         digest: cluster.npu(0).fabric().event_digest(),
     })
+}
+
+/// Returns how long a call that is aborted may take at most, from its launches on.
+fn abort_limit(faults: &[Fault]) -> Duration {
+    let after = faults.iter().filter_map(|fault| match fault.kind {
+        Kind::Abort(after) => Some(after),
+        _ => None,
+    });
+    // The launches themselves, one rank after another, come before.
+    after.max().unwrap_or_default() + ABORT + Duration::from_millis(1)
 }
 
 fn usage(cluster: &Cluster) -> Vec<Usage> {
@@ -119,6 +132,8 @@ fn perform(cluster: &Cluster, scenario: &Scenario) -> Course {
         let mut comm = Communicator::create(cluster, config(scenario, scenario.cache))?;
         for part in &scenario.parts {
             comm = carry_out(cluster, comm, scenario.seed, part, &conduct, &mut noticed)?;
+            // What interrupts the first operation leaves the others alone.
+            conduct.interruption = None;
         }
         comm.destroy()
     };

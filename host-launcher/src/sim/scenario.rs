@@ -168,7 +168,7 @@ fn faults(dice: &mut Rng, most: u32, ranks: u32) -> Vec<Fault> {
 
 fn fault(dice: &mut Rng, ranks: u32) -> Fault {
     let micros = |dice: &mut Rng| Duration::from_micros(1 << dice.u32(0..14));
-    let kind = match dice.u8(..24) {
+    let kind = match dice.u8(..28) {
         0..3 => Kind::Kill,
         3..5 => Kind::Pause(micros(dice)),
         5..7 => Kind::Slow(Duration::from_micros(1 << dice.u32(0..10))),
@@ -180,11 +180,15 @@ fn fault(dice: &mut Rng, ranks: u32) -> Fault {
         18..20 => Kind::CutLink,
         20..22 => Kind::Mismatch(pick(dice, &Argument::ALL)),
         22 => Kind::Absent,
+        23..25 => Kind::Abort(Duration::from_micros(dice.u64(..200))),
+        25..27 => Kind::Suspend(Duration::from_micros(dice.u64(..200))),
         _ => Kind::Exhaust(dice.u64(1..40)),
     };
     // Any task of the first operations, those near the start more often.
     let when = match kind {
-        Kind::Mismatch(_) | Kind::Absent | Kind::Exhaust(_) => When::default(),
+        Kind::Mismatch(_) | Kind::Absent | Kind::Abort(_) | Kind::Suspend(_) | Kind::Exhaust(_) => {
+            When::default()
+        }
         _ => {
             let reach = 1 << dice.u32(0..7);
             When { spared: dice.u32(..reach), ..When::default() }

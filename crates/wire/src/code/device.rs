@@ -100,7 +100,13 @@ super::codes! {
     7016 LAUNCHES_FULL NoEffect hccl 7 ei 7
         "an NPU has more launches posted than its mailbox holds"
         "wait for an operation before launching another"
+    7017 NPU_HELD NoEffect hccl 7 ei 7
+        "an NPU belongs to another process, which is alive"
+        "wait for that process to end, or use other NPUs"
     9101 KERNEL_SILENT DeviceLost hccl 4 ei 0
         "the kernel did not answer its launch before the deadline"
         "look at the emulator's log; the device needs a restart"
+    9102 NPU_DEAD DeviceLost hccl 4 ei 0
+        "an NPU is dead: it executes nothing, and its AI CPU does not answer"
+        "restart the NPU of the rank named, then create the communicator"
 }
