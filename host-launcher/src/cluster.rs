@@ -149,6 +149,7 @@ impl Cluster {
     /// When there is no such rank.
     pub fn repair(&self, rank: u32) -> Result<()> {
         let dead = self.machine.is_dead(rank);
+        self.npus[rank as usize].exhaust_at(None);
         self.machine.repair(rank);
         if dead {
             self.answer_for_the_dead(rank);

@@ -204,7 +204,7 @@ impl<'c> Communicator<'c> {
         let outcome = cluster.machine().run_until(
             || {
                 turns = turns.wrapping_add(1);
-                settled() || (turns.is_multiple_of(64) && (refused() || aborted()))
+                settled() || aborted() || (turns.is_multiple_of(64) && refused())
             },
             deadline,
         );

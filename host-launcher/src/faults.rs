@@ -141,7 +141,7 @@ impl Fault {
                 return true;
             }
             Kind::Exhaust(nth) => {
-                cluster.npu(rank).exhaust_at(nth);
+                cluster.npu(rank).exhaust_at(Some(nth));
                 return true;
             }
             Kind::Kill => Mishap::Kill,

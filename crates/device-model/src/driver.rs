@@ -156,9 +156,9 @@ impl Npu {
         Ok(addr)
     }
 
-    /// Arranges that the `nth` request for memory from now on, counted from 1, is refused.
-    pub fn exhaust_at(&self, nth: u64) {
-        self.books().exhausted_after = Some(nth.saturating_sub(1));
+    /// Arranges that the `nth` request for memory from now on, counted from 1, is refused; `None` takes it back.
+    pub fn exhaust_at(&self, nth: Option<u64>) {
+        self.books().exhausted_after = nth.map(|nth| nth.saturating_sub(1));
     }
 
     /// Returns how much of this NPU is taken.

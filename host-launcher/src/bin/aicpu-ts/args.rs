@@ -117,9 +117,13 @@ pub(crate) struct RunArgs {
     /// Seed of the payload, decimal or 0x-hexadecimal
     #[arg(long, value_name = "SEED", default_value = "1", value_parser = parse_seed)]
     pub(crate) seed: u64,
-    /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT
+    /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT, with --fault 2000
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
+    /// Put in this fault, repeatable: KIND[:rank=R,setting=value,…][@step=…,task=…,…]; see `aicpu-ts faults`. Without a
+    /// rank, the seed chooses one
+    #[arg(long, value_name = "FAULT", value_parser = Fault::parse)]
+    pub(crate) fault: Vec<Fault>,
 }
 
 /// What to simulate. The seed chooses what is not given, and chooses it the same whatever is.
