@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use aicpu_kernel::{Block, DEFAULT_BLOCKS, Kernel, LARGEST_GRAPH_PAGES, Page};
 use device_model::clock::Clock;
-use device_model::driver::Npu;
+use device_model::driver::{Leftover, Npu};
 use device_model::fabric::{Fabric, FabricConfig};
 use device_model::machine::{Machine, MachineConfig, Outcome};
 use device_model::platform::{ModelPlatform, SimulatedPlatform};
@@ -23,6 +23,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::image::Image;
+use crate::owner;
 use crate::qemu::{Guest, Options};
 use crate::topology::Topology;
 
@@ -67,6 +68,13 @@ pub struct Cluster {
     machine: Machine,
     guests: Vec<Guest>,
     aicpu: &'static str,
+    reclaimed: Vec<Leftover>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        owner::release(self.npus[0].fabric());
+    }
 }
 
 impl Cluster {
@@ -92,11 +100,13 @@ impl Cluster {
         Self::over(&fabric, topology, &Aicpu::Thread)
     }
 
-    /// As [`start`](Self::start), over a fabric made by the caller, with one NPU per rank.
+    /// As [`start`](Self::start), over a fabric made by the caller, with one NPU per rank. What a process that is gone has
+    /// left in it is taken back: [`reclaimed`](Self::reclaimed).
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// As [`start`](Self::start), and `NPU_HELD` when another process is using the fabric.
     pub fn over(fabric: &Fabric, topology: Topology, aicpu: &Aicpu) -> Result<Self> {
+        let reclaimed = owner::claim(fabric)?;
         let npus: Vec<Npu> = (0..fabric.npus()).map(|npu| Npu::new(fabric, npu)).collect();
         let machine = Machine::new(fabric, MachineConfig::default());
         let guests = match aicpu {
@@ -107,7 +117,7 @@ impl Cluster {
             Aicpu::Qemu { image, options } => boot(fabric, image, options)?,
         };
         let aicpu = if fabric.is_simulated() { SIMULATED } else { aicpu.name() };
-        let cluster = Self { topology, npus, machine, guests, aicpu };
+        let cluster = Self { topology, npus, machine, guests, aicpu, reclaimed };
         cluster.wait_until_ready()?;
         Ok(cluster)
     }
@@ -125,6 +135,12 @@ impl Cluster {
     #[must_use]
     pub fn npu(&self, rank: u32) -> &Npu {
         &self.npus[rank as usize]
+    }
+
+    /// Returns what processes that are gone had left in the NPUs, and was taken back.
+    #[must_use]
+    pub fn reclaimed(&self) -> &[Leftover] {
+        &self.reclaimed
     }
 
     /// Returns the device.

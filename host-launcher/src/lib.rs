@@ -13,6 +13,7 @@ pub mod error;
 pub mod faults;
 pub mod image;
 pub mod oracle;
+mod owner;
 pub mod payload;
 pub mod qemu;
 mod quote;

@@ -10,6 +10,7 @@
 mod error;
 mod heap;
 mod index_set;
+mod leftover;
 mod tables;
 
 use core::ops::Range;
@@ -26,6 +27,7 @@ use crate::memory::Window;
 pub use error::DriverError;
 use heap::Heap;
 use index_set::IndexSet;
+pub use leftover::{Leftover, Process};
 pub use tables::{Channel, Link, QueueId, Region};
 
 /// Byte that fresh memory is filled with, so that reading what nobody wrote shows.
