@@ -10,8 +10,10 @@ pub mod cluster;
 pub mod communicator;
 pub mod diagnosis;
 pub mod error;
+pub mod faults;
 pub mod image;
 pub mod oracle;
+mod owner;
 pub mod payload;
 pub mod qemu;
 mod quote;
@@ -20,6 +22,7 @@ mod resources;
 pub mod run;
 pub mod select;
 pub mod settings;
+pub mod sim;
 pub mod topology;
 pub mod traffic;
 

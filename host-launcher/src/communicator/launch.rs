@@ -40,6 +40,12 @@ impl Communicator<'_> {
 
     /// Refuses to go on after an error.
     pub(super) fn check_alive(&self) -> Result<()> {
+        if self.suspended {
+            return Err(Error::new(ErrorCode::COMM_SUSPENDED, "nothing can be launched on it"));
+        }
+        if self.aborter.is_aborted() {
+            return Err(Error::new(ErrorCode::COMM_ABORTED, "nothing can be launched on it any more"));
+        }
         if self.poisoned {
             let message = "an earlier operation of this communicator failed";
             return Err(Error::new(ErrorCode::COMM_POISONED, message));
@@ -62,16 +68,20 @@ impl Communicator<'_> {
     /// # Errors
     /// `PLAN_*` and `LAUNCH_COUNT` for an operation that cannot be carried out.
     pub fn chunk_elements(&self, operation: &Operation, in_place: bool) -> Result<u64> {
-        let rows = operation.rows(0);
-        let tables = templates::Tables { vector: rows, ..self.cluster.topology().groups() };
-        let shape = Shape {
+        let tables = templates::Tables { vector: operation.rows(0), ..self.cluster.topology().groups() };
+        let plan = templates::Plan::new(&self.planned(operation, in_place), &tables)
+            .map_err(|error| refused(operation, error))?;
+        Ok(plan.chunk_elements())
+    }
+
+    /// Returns the shape of an operation as rank 0 plans it.
+    pub(super) fn planned(&self, operation: &Operation, in_place: bool) -> Shape {
+        Shape {
             scratch_len: self.scratch_for(operation),
             inline_reduce: self.reduces_inline(operation),
             in_place,
             ..operation.shape(0, self.size())
-        };
-        let plan = templates::Plan::new(&shape, &tables).map_err(|error| refused(operation, error))?;
-        Ok(plan.chunk_elements())
+        }
     }
 
     /// Returns whether every link reduces the operation's elements while moving.
@@ -123,7 +133,8 @@ impl Communicator<'_> {
             // Direct work needs no threads of its own: the copies of one rank go to one place, in order.
             (needs.threads, needs.main_notifies) = (1, 0);
         }
-        let resources = Resources::create(self.cluster, &self.identity, &needs, wanted)?;
+        let resources =
+            Resources::create(self.cluster, &self.identity, &needs, wanted, self.config.queue_depth)?;
         self.set_up.channels += resources.channels() as u64;
         self.set_up.contexts += u64::from(self.size());
         self.set_up.scratch_bytes += wanted;

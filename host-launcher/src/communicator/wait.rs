@@ -5,32 +5,47 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use device_model::machine::Outcome;
+use wire::ErrorCode;
 
 use super::{Communicator, Completed, RankState, Work};
 use crate::cluster::Cluster;
 use crate::diagnosis::{self, Warning};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 impl Communicator<'_> {
     /// Waits until everything in flight is done, on all ranks.
     ///
     /// # Errors
     /// The first cause, with rank, step, task and peer: a launch that was refused, a device that stopped at an
-    /// error, also at one of another communicator's, a deadline that passed. The communicator is poisoned then.
+    /// error, also at one of another communicator's, a deadline that passed; ranks that were not all asked for the same,
+    /// or a signal that nobody waited for, although all is done. `COMM_ABORTED` when an [`Aborter`](super::Aborter) was
+    /// used. The communicator is poisoned then.
     ///
     /// What is done after the deadline, but before it was noticed, is no error.
     pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
-        let started = Instant::now();
+        let started = self.cluster.clock().now();
         let deadline = started.checked_add(self.config.timeout);
         let (outcome, is_agreed) = self.wait(started, deadline);
+        if self.aborter.is_aborted() {
+            self.abort()?;
+            return Err(Error::new(ErrorCode::COMM_ABORTED, "its host aborted it while it was waited for"));
+        }
         // A helper may have carried out the last task after this thread looked at the clock.
         let settled = || (0..self.ranks.len()).all(|rank| self.is_done(rank));
         let done = outcome == Outcome::Done || (outcome == Outcome::Deadline && settled());
-        if done && is_agreed && !self.is_refused() {
-            return Ok(self.collect());
+        let failure = if done && is_agreed && !self.is_refused() {
+            // All ranks are done with the same, and may still have done it too early.
+            diagnosis::left_over(self, self.cluster.clock().since(started))
+        } else {
+            Some(diagnosis::explain(self, started))
+        };
+        match failure {
+            None => Ok(self.collect()),
+            Some(error) => {
+                self.poisoned = true;
+                Err(error)
+            }
         }
-        self.poisoned = true;
-        Err(diagnosis::explain(self, started))
     }
 
     /// Runs the machine until everything is done, or it is known that it will not be: at the deadline, at an error,
@@ -47,6 +62,9 @@ impl Communicator<'_> {
             let outcome = self.cluster.machine().run_until(
                 || {
                     turns = turns.wrapping_add(1);
+                    if self.aborter.is_aborted() {
+                        return true;
+                    }
                     let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
                     if settled || turns.is_multiple_of(64) {
                         is_agreed = self.agree(&mut news);
@@ -63,7 +81,7 @@ impl Communicator<'_> {
             let total =
                 (0..self.size()).map(|rank| self.cluster.machine().snapshot(rank).executed_total()).sum();
             let since = total - executed.replace(total).unwrap_or(0_u64);
-            self.config.on_warning.warn(&Warning::of(self, started.elapsed(), since));
+            self.config.on_warning.warn(&Warning::of(self, self.cluster.clock().since(started), since));
             stage += 1;
         };
         if outcome == Outcome::Done && is_agreed && is_new {

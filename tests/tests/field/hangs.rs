@@ -8,9 +8,9 @@ use std::time::Instant;
 use aicpu_tests::rings::waited;
 use aicpu_tests::scene::{FAR, Scene, TIMEOUT, case, warm};
 use aicpu_tests::world::{self, Place};
-use device_model::fault::Fault;
+use device_model::fault::{Fault, Mishap, When};
 use host_launcher::cluster::Cluster;
-use host_launcher::communicator::{Config, Progress};
+use host_launcher::communicator::{Communicator, Config, Progress};
 use host_launcher::diagnosis::{OnWarning, Warning};
 use host_launcher::settings::Settings;
 use wire::launch::Algorithm;
@@ -358,4 +358,28 @@ fn first_wait_and_record_swapped(cluster: &Cluster, rank: u32) {
     for (position, entry) in (record..).zip(core::iter::once(last).chain(others)) {
         npu.write(at(position), entry.as_bytes()).unwrap();
     }
+}
+
+/// hiascend N-second recovery: a communicator that is suspended says so, and one over a dead NPU is not made.
+#[test]
+fn what_cannot_go_on_says_why() {
+    let cluster = cluster(2);
+    let mut scene = Scene::new(&cluster);
+    warm(scene.bench(), Algorithm::Ring);
+    scene.bench().communicator().suspend().unwrap();
+    let error = scene.bench().launch_on(0, &case(Algorithm::Ring)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::COMM_SUSPENDED, "{error}");
+    scene.bench().communicator().resume().unwrap();
+    warm(scene.bench(), Algorithm::Ring);
+
+    cluster.machine().inject(1, Fault::At(When::default(), Mishap::Kill));
+    scene.bench().launch(&case(Algorithm::Ring)).unwrap();
+    let failure = scene.failure();
+    let culprit = failure.error().diagnosis().and_then(|report| report.culprit_rank);
+    assert_eq!(culprit, Some(1), "{}", failure.error());
+    let error = Communicator::create(&cluster, Config::default()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NPU_DEAD, "{error}");
+    assert!(error.message().contains("rank 1"), "{error}");
+    cluster.repair(1).unwrap();
+    scene.recovers();
 }

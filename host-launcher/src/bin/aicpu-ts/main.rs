@@ -8,6 +8,7 @@ mod diagnose;
 mod env;
 mod output;
 mod run;
+mod sim;
 mod topo;
 
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args, &mut output),
         Command::Topo(args) => topo::topo(args, &mut output),
         Command::Diagnose(args) => diagnose::diagnose(args, &mut output),
+        Command::Sim(args) => sim::sim(args, &mut output),
+        Command::Faults => sim::faults(&mut output),
         Command::Env => env::env(&mut output),
     };
     match result {
