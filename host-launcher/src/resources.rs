@@ -9,7 +9,7 @@ use device_model::driver::{Channel, Link, Npu, QueueId, Region};
 use templates::Needs;
 use wire::DeviceAddr;
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
-use wire::npu::{Access, HEADS, NOTIFIES, QueueKind, TAILS, sdma};
+use wire::npu::{Access, HEADS, QueueKind, TAILS, sdma};
 
 use crate::buffer::driver;
 use crate::cluster::Cluster;
@@ -169,11 +169,7 @@ impl RankResources {
 
     /// Returns the first notify that is set, and the peer that sets it, `None` for this rank itself.
     pub(crate) fn set_notify(&self, npu: &Npu) -> Option<(u32, Option<u32>)> {
-        let is_set = |notify: &u32| {
-            // ORDER: pairs with the device's release store; whoever asks knows that no signal is under way.
-            npu.window().half(NOTIFIES + 4 * u64::from(*notify)).load(Ordering::Acquire) != 0
-        };
-        let notify = self.notifies.iter().cloned().flatten().find(is_set)?;
+        let notify = self.notifies.iter().cloned().find_map(|range| npu.first_set(range))?;
         let of = |channel: &&ChannelEntry| {
             (channel.local_notify..channel.local_notify + CHANNEL_NOTIFIES).contains(&notify)
         };

@@ -261,6 +261,24 @@ impl Npu {
         was == 0
     }
 
+    /// Returns the first of some notifies that is set.
+    ///
+    /// # Panics
+    /// When there is no such notify.
+    #[must_use]
+    pub fn first_set(&self, notifies: Range<u32>) -> Option<u32> {
+        assert!(u64::from(notifies.end) <= npu::MAX_NOTIFIES, "notify {} does not exist", notifies.end);
+        let window = self.window();
+        // Two notifies are one word: most are looked at by half a load.
+        // ORDER: pairs with the device's release store of each.
+        let clear = |pair: u32| window.word(npu::NOTIFIES + 8 * u64::from(pair)).load(Ordering::Acquire) == 0;
+        let is_set =
+            |notify: &u32| window.half(npu::NOTIFIES + 4 * u64::from(*notify)).load(Ordering::Acquire) != 0;
+        let mut pairs = (notifies.start / 2..notifies.end.div_ceil(2)).filter(|pair| !clear(*pair));
+        pairs
+            .find_map(|pair| (2 * pair..2 * pair + 2).filter(|notify| notifies.contains(notify)).find(is_set))
+    }
+
     /// Takes a notify that the device can record for the host; see [`Npu::host_notify_count`].
     ///
     /// # Errors

@@ -163,6 +163,7 @@ impl Engine {
 
     /// As [`drain`](Self::drain) of one queue, the first from the one with index `from` on, going round, that can go
     /// on. Returns that queue as well.
+    #[cold]
     pub fn drain_one(&mut self, from: usize, budget: Budget) -> (Progress, Option<u16>) {
         let mut progress = Progress::default();
         if !self.wake() {
@@ -260,6 +261,7 @@ impl Engine {
     }
 
     /// Runs one ring until it blocks, is empty or the budget is used up.
+    #[inline(always)]
     fn run(&mut self, index: usize, budget: Budget, progress: &mut Progress) {
         let Self { site, queues, books, state } = self;
         let queue = &mut queues.threads[index];

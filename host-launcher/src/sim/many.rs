@@ -39,8 +39,14 @@ pub struct Totals {
     pub blamed: u64,
     /// Those of them whose report names the rank of the fault.
     pub blamed_right: u64,
+    /// Scenarios with several faults in which a call failed with a report.
+    pub blamed_several: u64,
+    /// Those of them whose report names the rank of one of the faults.
+    pub blamed_one_of_several: u64,
     /// Scenarios in which a slow rank was said to have stopped.
     pub false_deaths: u64,
+    /// Sum of the digests of all scenarios, as they come: the same for the same seeds.
+    pub digest: u64,
     /// Faults put in, by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// Longest time from the start of a failed call to its report, virtual seconds.
@@ -61,6 +67,8 @@ const KEPT: usize = 10;
 impl Totals {
     fn count(&mut self, scenario: &Scenario, played: &Played) {
         self.seeds += 1;
+        // 53 bits, so that every reader of JSON gets them whole.
+        self.digest = self.digest.wrapping_add(played.digest) & ((1 << 53) - 1);
         for fault in &scenario.faults {
             *self.faults.entry(fault.kind.name()).or_default() += 1;
         }
@@ -79,9 +87,15 @@ impl Totals {
             self.first_failures.push((scenario.seed, text));
         }
         self.false_deaths += u64::from(played.blame == Blame::FalseDeath);
-        if scenario.faults.len() == 1 && played.blame != Blame::None {
-            self.blamed += 1;
-            self.blamed_right += u64::from(played.blame == Blame::Right);
+        if played.blame != Blame::None {
+            let right = u64::from(played.blame == Blame::Right);
+            if scenario.faults.len() == 1 {
+                self.blamed += 1;
+                self.blamed_right += right;
+            } else {
+                self.blamed_several += 1;
+                self.blamed_one_of_several += right;
+            }
             self.slowest_notice_s = self.slowest_notice_s.max(played.noticed.as_secs_f64());
         }
         if matches!(played.blame, Blame::Wrong | Blame::FalseDeath) {
@@ -102,10 +116,13 @@ impl Totals {
             (&mut self.panics, other.panics),
             (&mut self.blamed, other.blamed),
             (&mut self.blamed_right, other.blamed_right),
+            (&mut self.blamed_several, other.blamed_several),
+            (&mut self.blamed_one_of_several, other.blamed_one_of_several),
             (&mut self.false_deaths, other.false_deaths),
         ] {
             *ours += theirs;
         }
+        self.digest = self.digest.wrapping_add(other.digest) & ((1 << 53) - 1);
         for (code, count) in other.reported {
             *self.reported.entry(code).or_default() += count;
         }

@@ -12,6 +12,7 @@ use zerocopy::transmute;
 use super::Refusal;
 use crate::fabric::Fabric;
 use crate::memory::{Span, Window};
+use crate::simulation::Simulation;
 
 /// Words of a 32-byte table entry.
 pub(crate) const SLOT_WORDS: usize = 4;
@@ -145,7 +146,7 @@ pub(super) fn channel(fabric: &Fabric, npu: u32, index: u16) -> Result<Channel<'
 ///
 /// # Errors
 /// `SQE_CHANNEL` when it has no such notify, `NOTIFY_TWICE` when it is set already.
-#[inline]
+#[inline(always)]
 pub(super) fn record(fabric: &Fabric, npu: u32, window: &Window, notify: u32) -> Result<(), Refusal> {
     let at = notify_offset(notify)?;
     if fabric.signals().loses(npu, notify) {
@@ -159,15 +160,25 @@ pub(super) fn record(fabric: &Fabric, npu: u32, window: &Window, notify: u32) ->
         return Err(Refusal { code: ErrorCode::NOTIFY_TWICE, address: DeviceAddr(window.base().0 + at) });
     }
     if let Some(simulation) = fabric.simulation() {
-        let (now, mut air) = (fabric.clock().now_ns(), simulation.air());
-        if air.carries(npu, notify) {
-            return Err(Refusal { code: ErrorCode::NOTIFY_TWICE, address: DeviceAddr(window.base().0 + at) });
-        }
-        air.send(now, npu, notify, &mut simulation.dice());
-        return Ok(());
+        return if send(simulation, npu, notify) {
+            Ok(())
+        } else {
+            Err(Refusal { code: ErrorCode::NOTIFY_TWICE, address: DeviceAddr(window.base().0 + at) })
+        };
     }
     word.store(1, Ordering::Release);
     Ok(())
+}
+
+/// Puts a signal on its way; returns false where one for the same notify is under way.
+#[cold]
+fn send(simulation: &Simulation, npu: u32, notify: u32) -> bool {
+    let (now, mut air) = (simulation.clock().now_ns(), simulation.air());
+    let first = !air.carries(npu, notify);
+    if first {
+        air.send(now, npu, notify, &mut simulation.dice());
+    }
+    first
 }
 
 /// Sets a notify when its signal arrives, from far away or once more; one that is set stays set.
