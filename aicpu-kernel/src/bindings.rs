@@ -3,7 +3,7 @@
 use hal::SharedMemory;
 use task_graph::{Bindings, Bound, RegionId, RegionKind};
 use wire::context::RegionEntry;
-use wire::launch::{Buffer, Launch, PeerBuffer};
+use wire::launch::{Buffer, Launch, PeerBuffer, VectorRow};
 use wire::{DeviceAddr, ErrorCode};
 use zerocopy::IntoBytes;
 
@@ -25,8 +25,8 @@ impl PeerTables {
         Self { input: [NONE; MAX_RANKS], output: [NONE; MAX_RANKS], ranks: [0; 2] }
     }
 
-    /// Copies the tables that a launch names and checks that every peer's buffers are as long as `needs` (input,
-    /// output) says, so that no chunk can fail after another has been submitted.
+    /// Copies the tables that a launch names and checks that every peer's buffers are as long as `needs` (input and
+    /// output of a rank) says, so that no chunk can fail after another has been submitted.
     ///
     /// # Errors
     /// `CONTEXT_ADDRESS` when a table lies outside the window, `BINDING_EXTENT` and the rank when a buffer is too
@@ -36,18 +36,21 @@ impl PeerTables {
         memory: &M,
         launch: &Launch,
         ranks: usize,
-        needs: [u64; 2],
+        needs: impl Fn(usize) -> [u64; 2],
     ) -> Result<(), Fault> {
         let tables = [(&mut self.input, launch.input.peers), (&mut self.output, launch.output.peers)];
-        for (((table, at), loaded), need) in tables.into_iter().zip(&mut self.ranks).zip(needs) {
+        for (((table, at), loaded), which) in tables.into_iter().zip(&mut self.ranks).zip([0, 1]) {
             *loaded = 0;
             if at.0 == 0 {
                 continue;
             }
             let rows = table.get_mut(..ranks).ok_or(ErrorCode::CONTEXT_CAPACITY)?;
             memory.read(at, rows.as_mut_bytes())?;
-            let short = |row: &PeerBuffer| row.len < need || row.addr.checked_add(row.len).is_none();
-            if let Some(rank) = rows.iter().position(short) {
+            let short = |(rank, row): (usize, &PeerBuffer)| {
+                let [input, output] = needs(rank);
+                row.len < if which == 0 { input } else { output } || row.addr.checked_add(row.len).is_none()
+            };
+            if let Some(rank) = rows.iter().enumerate().position(short) {
                 return Err(Fault { code: ErrorCode::BINDING_EXTENT, detail: rank as u64 });
             }
             *loaded = ranks;
@@ -62,6 +65,43 @@ impl PeerTables {
             RegionKind::Scratch => return None,
         };
         table.get(rank).filter(|_| rank < loaded)
+    }
+}
+
+/// The vector of one launch, copied out of shared memory once.
+#[derive(Debug)]
+pub(crate) struct LoadedVector {
+    rows: [VectorRow; MAX_RANKS],
+    len: usize,
+}
+
+impl LoadedVector {
+    pub(crate) const fn new() -> Self {
+        Self { rows: zerocopy::transmute!([0_u8; MAX_RANKS * size_of::<VectorRow>()]), len: 0 }
+    }
+
+    /// Copies the rows that a launch names; none where it has no vector.
+    ///
+    /// # Errors
+    /// `CONTEXT_ADDRESS` when they lie outside the window.
+    pub(crate) fn load<M: SharedMemory>(
+        &mut self,
+        memory: &M,
+        launch: &Launch,
+        ranks: usize,
+    ) -> Result<(), Fault> {
+        self.len = 0;
+        if launch.op.has_vector() {
+            let rows = self.rows.get_mut(..ranks).ok_or(ErrorCode::CONTEXT_CAPACITY)?;
+            memory.read(launch.vector, rows.as_mut_bytes())?;
+            self.len = ranks;
+        }
+        Ok(())
+    }
+
+    /// Returns the rows.
+    pub(crate) fn rows(&self) -> &[VectorRow] {
+        self.rows.get(..self.len).unwrap_or_default()
     }
 }
 

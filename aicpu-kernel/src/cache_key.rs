@@ -1,10 +1,8 @@
 //! The key of a launch: everything its graph depends on, and nothing that a replay may change.
 
-use task_cache::{
-    Alias, Determinism, Facts, Form, Key, Mode, Operation, Policy, Product, Protocol, Protocols, Request,
-};
+use task_cache::{Alias, Determinism, Facts, Form, Key, Mode, Policy, Product, Protocol, Protocols, Request};
 use templates::{Plan, SizeClass};
-use wire::launch::{CacheMode, Launch, OpKind};
+use wire::launch::{Algorithm, CacheMode, Launch, VectorRow};
 use wire::npu;
 
 use crate::context::OwnedContext;
@@ -25,11 +23,11 @@ pub(crate) fn of(
     launch: &Launch,
     plan: &Plan,
     context: &OwnedContext,
+    vector: &[VectorRow],
     features: u32,
     sizes: &mut Sizes,
 ) -> Option<Wanted> {
     let shape = plan.shape();
-    let op = operation(launch.op);
     let header = context.header();
     let may = match launch.cache {
         CacheMode::On => true,
@@ -47,16 +45,21 @@ pub(crate) fn of(
     let key = Key::new(&Facts {
         instance: header.instance,
         epoch: header.epoch,
-        op,
+        op: launch.op,
         dtype: launch.dtype,
         reduce: launch.reduce,
         algorithm: launch.algorithm,
         staging: launch.staging,
         alias: if shape.in_place { Alias::InPlace } else { Alias::Disjoint },
-        form: shared.map_or(Form::Exact(launch.count), Form::Class),
+        form: match shared {
+            Some(class) => Form::Class(class),
+            None if vector.is_empty() => Form::Exact(launch.count),
+            None => Form::Vector(digest(vector)),
+        },
         rank: header.rank,
         ranks: header.ranks,
-        root: 0,
+        root: launch.root,
+        levels: launch.levels.map(|level| level.map_or(0, |algorithm| algorithm as u8)),
         chunk: launch.chunk,
         piece: launch.piece,
         scratch_len: shape.scratch_len,
@@ -64,7 +67,11 @@ pub(crate) fn of(
         // The checksums cover threads, rings, notifies, channels and scratch buffers with their tokens.
         context: u64::from(header.header_crc) << 32 | u64::from(header.body_crc),
         threads: plan.threads(),
-        determinism: Determinism::On,
+        determinism: if launch.algorithm == Algorithm::Strict {
+            Determinism::Strict
+        } else {
+            Determinism::On
+        },
         features,
     });
     Some(Wanted { key, class: shared.map(|number| mixed(launch, features, number)) })
@@ -76,7 +83,9 @@ fn mixed(launch: &Launch, features: u32, class: u64) -> u64 {
     let around = u64::from(features) << 33
         | u64::from(launch.staging as u8) << 32
         | u64::from(u32::from_le_bytes(kinds));
-    let words = [launch.instance[0], launch.instance[1], around, class];
+    let levels = launch.levels.map(|level| level.map_or(0, |algorithm| algorithm as u8));
+    let group = u64::from(launch.root) << 32 | u64::from(u32::from_le_bytes(levels));
+    let words = [launch.instance[0], launch.instance[1], around, group, class];
     words.into_iter().fold(u64::from(launch.epoch), |mixed, word| {
         // The multiplier is 2^64 divided by the golden ratio, the usual one of multiplicative hashing; the upper bits
         // of a product are the mixed ones.
@@ -84,12 +93,24 @@ fn mixed(launch: &Launch, features: u32, class: u64) -> u64 {
     })
 }
 
+/// Returns 128 bits that stand for a vector: two hashes of its words with different multipliers and starts.
+fn digest(vector: &[VectorRow]) -> [u64; 2] {
+    let mix = |start: u64, multiplier: u64| {
+        let words = vector
+            .iter()
+            .flat_map(|row| [row.send.first, row.send.count, row.receive.first, row.receive.count]);
+        words.fold(start, |mixed, word| (mixed ^ word).wrapping_mul(multiplier).rotate_left(29))
+    };
+    // Odd constants without structure: the golden ratio and the square root of 2, scaled to 64 bits.
+    [mix(vector.len() as u64, 0x9e37_79b9_7f4a_7c15), mix(!0, 0x6a09_e667_f3bc_c909)]
+}
+
 /// What the field's policy asks of a launch.
 fn request(launch: &Launch, plan: &Plan, context: &OwnedContext) -> Request {
     let protocols =
         context.channels().iter().filter_map(|channel| npu::Protocol::try_from(channel.protocol).ok());
     Request {
-        op: operation(launch.op),
+        op: launch.op,
         dtype: launch.dtype,
         reduce: launch.reduce,
         in_place: plan.shape().in_place,
@@ -102,14 +123,6 @@ fn request(launch: &Launch, plan: &Plan, context: &OwnedContext) -> Request {
         sizes: [launch.input.len, launch.output.len],
         null_address: launch.input.addr.0 == 0 || launch.output.addr.0 == 0,
         chunks: plan.chunks(),
-    }
-}
-
-fn operation(op: OpKind) -> Operation {
-    match op {
-        OpKind::AllReduce => Operation::AllReduce,
-        OpKind::AllGather => Operation::AllGather,
-        OpKind::ReduceScatter => Operation::ReduceScatter,
     }
 }
 

@@ -4,8 +4,9 @@ use hal::SharedMemory;
 use heapless::Vec;
 use ring::SubmissionRing;
 use task_graph::{QUEUES, QueueIndex, Resources};
+use templates::Tables;
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
-use wire::launch::Launch;
+use wire::launch::{Launch, VectorRow};
 use wire::npu::{HEADS, TAILS};
 use wire::{DeviceAddr, ErrorCode, Reduction};
 use zerocopy::IntoBytes;
@@ -30,6 +31,10 @@ pub(crate) struct OwnedContext {
     regions: Vec<RegionEntry, MAX_RANKS>,
     channels: Vec<ChannelEntry, MAX_RANKS>,
     rings: Vec<SubmissionRing, QUEUES>,
+    /// First rank of every server.
+    servers: Vec<u32, MAX_RANKS>,
+    /// First rank of every super pod.
+    pods: Vec<u32, MAX_RANKS>,
     /// What every link can reduce: types and reductions, bit per number.
     link_reduces: (u32, u32),
     /// Longest transfer that no engine splits, bytes.
@@ -47,6 +52,8 @@ impl OwnedContext {
         regions: Vec::new(),
         channels: Vec::new(),
         rings: Vec::new(),
+        servers: Vec::new(),
+        pods: Vec::new(),
         link_reduces: (0, 0),
         longest: 0,
         poisoned: false,
@@ -78,6 +85,14 @@ impl OwnedContext {
             self.link_reduces.1 &= channel.reduce_ops;
             self.longest = self.longest.min(channel.max_len);
         }
+        for region in context.regions {
+            if self.servers.len() == usize::from(region.server) {
+                self.servers.push(region.rank).map_err(|_| FULL)?;
+            }
+            if self.pods.len() == usize::from(region.pod) {
+                self.pods.push(region.rank).map_err(|_| FULL)?;
+            }
+        }
         self.threads.extend_from_slice(context.threads).map_err(|_| FULL)?;
         self.regions.extend_from_slice(context.regions).map_err(|_| FULL)?;
         self.channels.extend_from_slice(context.channels).map_err(|_| FULL)?;
@@ -90,6 +105,8 @@ impl OwnedContext {
         self.regions.clear();
         self.channels.clear();
         self.rings.clear();
+        self.servers.clear();
+        self.pods.clear();
         (self.poisoned, self.used) = (false, 0);
     }
 
@@ -114,15 +131,21 @@ impl OwnedContext {
         &self.channels
     }
 
-    /// Returns the resources and, apart from them, the rings.
-    pub(crate) fn split(&mut self) -> Result<(Resources<'_>, &mut [SubmissionRing]), ErrorCode> {
+    /// Returns what plans for this context refer to.
+    pub(crate) fn tables<'a>(&'a self, vector: &'a [VectorRow]) -> Tables<'a> {
+        Tables { vector, servers: &self.servers, pods: &self.pods }
+    }
+
+    /// Returns the resources, how ranks are grouped and, apart from them, the rings.
+    pub(crate) fn split(&mut self) -> Result<(Resources<'_>, Tables<'_>, &mut [SubmissionRing]), ErrorCode> {
         let context = Context {
             header: &self.header,
             threads: &self.threads,
             regions: &self.regions,
             channels: &self.channels,
         };
-        Ok((Resources::new(context)?, &mut self.rings))
+        let groups = Tables { vector: &[], servers: &self.servers, pods: &self.pods };
+        Ok((Resources::new(context)?, groups, &mut self.rings))
     }
 
     /// Returns the low 32 bits of the position a ring has reached.

@@ -5,8 +5,8 @@ use core::ops::DerefMut;
 use task_graph::{
     Block, LaunchBase, PackedGraph, Page, Pages, Recorder, Task, TaskGraph, TaskSink, ThreadId, Vectors,
 };
-use templates::Plan;
-use wire::launch::{CacheOutcome, Launch};
+use templates::{Plan, Tables};
+use wire::launch::{CacheOutcome, Launch, VectorRow};
 use wire::npu::Status;
 use wire::{ErrorCode, Phase};
 
@@ -46,6 +46,8 @@ pub(crate) struct Job {
     graphs: u32,
     pub(crate) status: Status,
     pub(crate) started_ns: u64,
+    /// Whether the rings were full at some time: recorded once.
+    pub(crate) was_held: bool,
 }
 
 impl Job {
@@ -63,6 +65,7 @@ impl Job {
             graphs: 0,
             status,
             started_ns: now_ns,
+            was_held: false,
         };
         match plan {
             Ok(plan) => job.plan = Some(plan),
@@ -184,17 +187,18 @@ impl Job {
         &self,
         plan: Option<&Plan>,
         context: &mut OwnedContext,
+        vector: &[VectorRow],
         graph: &mut TaskGraph<S>,
     ) -> Result<(), ErrorCode> {
         graph.clear();
-        let (resources, _) = context.split()?;
+        let (resources, groups, _) = context.split()?;
         let mut recorder = Recorder::new(graph, resources);
         if self.next == 0 {
             recorder.mark(Phase::Start, 0);
             recorder.task(ThreadId::MAIN, &Task::WaitStart)?;
         }
         if let Some(plan) = plan.filter(|plan| self.next < plan.chunks()) {
-            plan.emit(self.next, &mut recorder)?;
+            plan.emit(self.next, &Tables { vector, ..groups }, &mut recorder)?;
         }
         if self.next + 1 == self.chunks() {
             recorder.mark(Phase::Finish, 0);

@@ -40,8 +40,7 @@ fn all_reduce(criterion: &mut Criterion) {
             reduce: question.reduce,
             algorithm: choice.algorithm,
             staging: choice.staging,
-            chunk: 0,
-            piece: 0,
+            ..Operation::default()
         };
         let cluster = Cluster::start(topology, 2 * bytes + (8 << 20), &Aicpu::Thread).expect("a cluster");
         let mut comm = Communicator::create(&cluster, Config::default()).expect("a communicator");

@@ -49,7 +49,8 @@ impl Tables {
             token: rank + 1,
             generation: 1,
             rank,
-            reserved: 0,
+            server: 0,
+            pod: 0,
         };
         let channel = |peer: u32| ChannelEntry {
             peer,
@@ -111,9 +112,11 @@ impl Tables {
         let shape = Shape {
             op: OpKind::AllReduce,
             algorithm,
+            levels: [None; 4],
             staging: Staging::Scratch,
             rank: 0,
             ranks: self.header.ranks,
+            root: 0,
             count: 1 << 18,
             dtype: DataType::Fp32,
             reduce: ReduceOp::Sum,
@@ -124,7 +127,7 @@ impl Tables {
             chunk: 0,
             piece: 0,
         };
-        Plan::new(&shape).expect("has a plan")
+        Plan::new(&shape, &templates::Tables::default()).expect("has a plan")
     }
 }
 
@@ -148,6 +151,6 @@ pub fn expand(plan: &Plan, tables: &Tables, graph: &mut Graph) {
     graph.clear();
     let mut recorder = Recorder::new(graph, tables.resources());
     for chunk in 0..plan.chunks() {
-        plan.emit(chunk, &mut recorder).expect("fits");
+        plan.emit(chunk, &templates::Tables::default(), &mut recorder).expect("fits");
     }
 }

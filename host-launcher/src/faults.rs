@@ -108,7 +108,7 @@ impl Conduct {
             return None;
         }
         let wrong = self.mismatches.iter().find(|(other, _)| *other == rank);
-        Some(wrong.map_or(*operation, |(_, argument)| argument.mistaken(operation)))
+        Some(wrong.map_or_else(|| operation.clone(), |(_, argument)| argument.mistaken(operation)))
     }
 }
 
@@ -175,11 +175,12 @@ impl Argument {
 
     /// Returns an operation with this argument wrong, in buffers of the right one.
     fn mistaken(self, operation: &Operation) -> Operation {
-        use wire::launch::OpKind;
         use wire::{DataType, ReduceOp};
-        let mut wrong = *operation;
+        let mut wrong = operation.clone();
         match self {
-            Self::Count => wrong.count = operation.count.saturating_sub(1),
+            // Where there is no count to get wrong, the type is.
+            Self::Count if operation.count == 0 => return Self::Dtype.mistaken(operation),
+            Self::Count => wrong.count = operation.count - 1,
             Self::Dtype => {
                 let size = |dtype: DataType| (dtype.size_bytes(), dtype.can_reduce());
                 let other = DataType::ALL
@@ -188,7 +189,7 @@ impl Argument {
                 wrong.dtype = other.copied().unwrap_or(operation.dtype);
             }
             // An operation that does not reduce has none to get wrong; its count is.
-            Self::Reduce if operation.op == OpKind::AllGather => return Self::Count.mistaken(operation),
+            Self::Reduce if !operation.op.reduces() => return Self::Count.mistaken(operation),
             Self::Reduce => {
                 wrong.reduce = if operation.reduce == ReduceOp::Max { ReduceOp::Min } else { ReduceOp::Max };
             }

@@ -24,5 +24,6 @@ pub mod select;
 pub mod settings;
 pub mod sim;
 pub mod topology;
+pub mod traffic;
 
 pub use error::{Error, Result};

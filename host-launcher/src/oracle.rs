@@ -4,19 +4,52 @@
 //! of the `templates` crate) and the documented meaning of one reduction (`docs/numerics.md`).
 
 use half::{bf16, f16};
-use wire::launch::{Algorithm, OpKind};
+use wire::launch::{Algorithm, ElementRange, OpKind};
 use wire::{DataType, ReduceOp};
 
 use crate::communicator::Operation;
 
-/// Returns the merges (into, from) that reduce one element of slice `slice` over values indexed by rank, and the
-/// rank where the result ends up. `ranks` is the number of ranks.
-fn merges(algorithm: Algorithm, slice: u32, ranks: u32) -> (Vec<(u32, u32)>, u32) {
+/// What a byte of an output is that no block covers: the same as before, which the tests make this.
+pub const UNTOUCHED: u8 = 0xdb;
+
+/// Returns the merges (into, from) that reduce one element of the slice of rank `owner` over values indexed by rank, and
+/// the rank where the result ends up. `ranks` is the number of ranks.
+fn merges(algorithm: Algorithm, op: OpKind, owner: u32, ranks: u32) -> (Vec<(u32, u32)>, u32) {
+    let ahead = |distance: u32| (owner + distance) % ranks;
+    let behind = |distance: u32| (owner + ranks - distance) % ranks;
+    // The binary tree over the distance from the owner.
+    let tree = |at: &dyn Fn(u32) -> u32| {
+        let mut list = Vec::new();
+        let mut step = 1;
+        while step < ranks {
+            let merging = (0..ranks - step).step_by(2 * step as usize);
+            list.extend(merging.map(|distance| (at(distance), at(distance + step))));
+            step *= 2;
+        }
+        list
+    };
     match algorithm {
-        Algorithm::MeshOneShot | Algorithm::MeshTwoShot => ((1..ranks).map(|rank| (0, rank)).collect(), 0),
+        Algorithm::MeshOneShot | Algorithm::MeshTwoShot | Algorithm::Pairwise | Algorithm::Star => {
+            ((1..ranks).map(|rank| (0, rank)).collect(), 0)
+        }
+        Algorithm::Strict => {
+            let mut list = Vec::new();
+            let mut remaining = ranks;
+            while remaining > 1 {
+                let lower = (0..).map(|power| 1 << power).take_while(|&half| half < remaining).last();
+                let lower = lower.expect("1 is below 2");
+                list.extend((lower..remaining).map(|rank| (rank - lower, rank)));
+                remaining = lower;
+            }
+            (list, 0)
+        }
+        // From the farthest to the root, hand to hand.
+        Algorithm::Ring if op == OpKind::Reduce => {
+            ((1..ranks).rev().map(|distance| (ahead(distance - 1), ahead(distance))).collect(), owner)
+        }
         Algorithm::Ring => {
-            let around = |hop: u32| (slice + 1 + hop) % ranks;
-            ((1..ranks).map(|hop| (around(hop), around(hop - 1))).collect(), slice)
+            let around = |hop: u32| (owner + 1 + hop) % ranks;
+            ((1..ranks).map(|hop| (around(hop), around(hop - 1))).collect(), owner)
         }
         Algorithm::HalvingDoubling => {
             let core = 1 << ranks.ilog2();
@@ -24,27 +57,48 @@ fn merges(algorithm: Algorithm, slice: u32, ranks: u32) -> (Vec<(u32, u32)>, u32
             let mut distance = core / 2;
             while distance > 0 {
                 // All ranks that agree with the owner from this bit on take the other half's contribution.
-                let keep = (0..core).filter(|rank| (rank ^ slice) < distance);
+                let keep = (0..core).filter(|rank| (rank ^ owner) < distance);
                 list.extend(keep.map(|rank| (rank, rank ^ distance)));
                 distance /= 2;
             }
-            (list, slice)
+            (list, owner)
         }
-        Algorithm::Nhr => {
-            let at = |distance: u32| (slice + distance) % ranks;
-            let mut list = Vec::new();
-            let mut step = 1;
-            while step < ranks {
-                let merging = (0..ranks - step).step_by(2 * step as usize);
-                list.extend(merging.map(|distance| (at(distance), at(distance + step))));
-                step *= 2;
-            }
-            (list, slice)
-        }
+        Algorithm::Nhr | Algorithm::Tree => (tree(&ahead), owner),
+        Algorithm::Nb => (tree(&behind), owner),
+        _ => unreachable!("{algorithm} reduces nothing"),
     }
 }
 
-/// Returns the expected output of every rank, given every rank's input and the elements per chunk.
+/// Returns the ranges of elements that move to `rank`: from whom, which of its input, where to in the output.
+fn moves(operation: &Operation, rank: u32, ranks: u32) -> Vec<(u32, ElementRange, u64)> {
+    let count = operation.count;
+    let whole = ElementRange { first: 0, count };
+    let block = |index: u32| ElementRange { first: u64::from(index) * count, count };
+    let row = |rank: u32, peer: u32| operation.rows(rank)[peer as usize];
+    let root = operation.root;
+    match operation.op {
+        OpKind::Broadcast => vec![(root, whole, 0)],
+        OpKind::Scatter => vec![(root, block(rank), 0)],
+        OpKind::Gather if rank != root => Vec::new(),
+        OpKind::AllGather | OpKind::Gather => {
+            (0..ranks).map(|peer| (peer, whole, block(peer).first)).collect()
+        }
+        OpKind::AllToAll => (0..ranks).map(|peer| (peer, block(rank), block(peer).first)).collect(),
+        OpKind::AllGatherV => (0..ranks)
+            .map(|peer| {
+                let block = row(rank, peer).receive;
+                (peer, ElementRange { first: 0, count: block.count }, block.first)
+            })
+            .collect(),
+        OpKind::AllToAllV | OpKind::SendReceive => {
+            (0..ranks).map(|peer| (peer, row(peer, rank).send, row(rank, peer).receive.first)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the expected output of every rank, given every rank's input and the elements per chunk. Bytes between the
+/// blocks of a vector are [`UNTOUCHED`].
 ///
 /// # Panics
 /// When an input is shorter than the operation says.
@@ -52,18 +106,34 @@ fn merges(algorithm: Algorithm, slice: u32, ranks: u32) -> (Vec<(u32, u32)>, u32
 pub fn expected(operation: &Operation, chunk: u64, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let size = usize::try_from(operation.dtype.size_bytes()).expect("at most 16");
     let ranks = u32::try_from(inputs.len()).expect("ranks are counted in u32");
+    let bytes = |elements: u64| usize::try_from(elements).expect("the inputs are in memory") * size;
+    if !operation.op.reduces() {
+        let output = |rank: u32| {
+            let [_, elements] = operation.elements(rank, ranks).expect("the operation can be carried out");
+            let mut output = vec![UNTOUCHED; bytes(elements)];
+            // Where an empty block lies does not matter, be it outside.
+            let moves = moves(operation, rank, ranks).into_iter().filter(|(_, range, _)| range.count > 0);
+            for (from, range, to) in moves {
+                let (source, len) = (bytes(range.first), bytes(range.count));
+                output[bytes(to)..bytes(to) + len]
+                    .copy_from_slice(&inputs[from as usize][source..source + len]);
+            }
+            output
+        };
+        return (0..ranks).map(output).collect();
+    }
+    let plan = |owner| merges(operation.algorithm, operation.op, owner, ranks);
     let count = usize::try_from(operation.count).expect("the inputs are in memory");
     match operation.op {
-        OpKind::AllGather => {
-            let whole: Vec<u8> = inputs.iter().flat_map(|input| &input[..count * size]).copied().collect();
-            vec![whole; inputs.len()]
-        }
-        OpKind::AllReduce => {
-            let parts = match operation.algorithm {
-                Algorithm::HalvingDoubling => 1 << ranks.ilog2(),
-                _ => ranks,
+        OpKind::AllReduce | OpKind::Reduce => {
+            let (parts, root) = match operation.algorithm {
+                Algorithm::HalvingDoubling => (1 << ranks.ilog2(), 0),
+                // All of it goes to one rank.
+                Algorithm::Tree => (1, operation.root),
+                Algorithm::Ring if operation.op == OpKind::Reduce => (1, operation.root),
+                _ => (ranks, operation.root),
             };
-            let plans: Vec<_> = (0..parts).map(|slice| merges(operation.algorithm, slice, ranks)).collect();
+            let plans: Vec<_> = (0..parts).map(|slice| plan((slice + root) % ranks)).collect();
             let chunk = usize::try_from(chunk).expect("the inputs are in memory").max(1);
             let mut output = Vec::with_capacity(count * size);
             for first in (0..count).step_by(chunk) {
@@ -75,14 +145,20 @@ pub fn expected(operation: &Operation, chunk: u64, inputs: &[Vec<u8>]) -> Vec<Ve
                     output.extend(reduce_at(operation, &plans[slice], inputs, (first + index) * size));
                 }
             }
-            vec![output; inputs.len()]
+            let gets = |rank| operation.op == OpKind::AllReduce || rank == operation.root;
+            (0..ranks).map(|rank| if gets(rank) { output.clone() } else { Vec::new() }).collect()
         }
-        OpKind::ReduceScatter => (0..ranks)
+        _ => (0..ranks)
             .map(|rank| {
-                let plan = merges(operation.algorithm, rank, ranks);
-                let first = rank as usize * count;
-                (0..count)
-                    .flat_map(|index| reduce_at(operation, &plan, inputs, (first + index) * size))
+                let plan = plan(rank);
+                let block = match operation.rows(rank).get(rank as usize) {
+                    Some(row) => row.send,
+                    None => ElementRange { first: u64::from(rank) * operation.count, count: operation.count },
+                };
+                let first = bytes(block.first);
+                (0..bytes(block.count))
+                    .step_by(size)
+                    .flat_map(|at| reduce_at(operation, &plan, inputs, first + at))
                     .collect()
             })
             .collect(),

@@ -54,14 +54,18 @@ impl Scratch {
         Ok(made)
     }
 
-    fn entries(&self) -> Vec<RegionEntry> {
-        let entry = |(rank, (addr, region)): (u32, &(DeviceAddr, Region))| RegionEntry {
-            addr: addr.0,
-            len: self.len,
-            token: region.token,
-            generation: region.generation,
-            rank,
-            reserved: 0,
+    fn entries(&self, cluster: &Cluster) -> Vec<RegionEntry> {
+        let entry = |(rank, (addr, region)): (u32, &(DeviceAddr, Region))| {
+            let [server, pod] = cluster.topology().place(rank);
+            RegionEntry {
+                addr: addr.0,
+                len: self.len,
+                token: region.token,
+                generation: region.generation,
+                rank,
+                server,
+                pod,
+            }
         };
         (0..).zip(&self.rows).map(entry).collect()
     }
@@ -192,10 +196,19 @@ impl RankResources {
         npu.write(at, &bytes).map_err(driver)
     }
 
+    /// The threads, in the order of their numbers.
+    pub(crate) fn threads(&self) -> &[ThreadEntry] {
+        &self.entries.0
+    }
+
+    /// The queues of the queue pairs.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = u16> {
+        self.entries.1.iter().filter(|channel| channel.depth > 0).map(|channel| channel.queue)
+    }
+
     /// The queues of threads and queue pairs.
     pub(crate) fn queues(&self) -> impl Iterator<Item = QueueId> {
-        let pairs = self.entries.1.iter().filter(|channel| channel.depth > 0);
-        self.threads.iter().copied().chain(pairs.map(|channel| QueueId(channel.queue)))
+        self.threads.iter().copied().chain(self.pairs().map(QueueId))
     }
 
     /// Takes everything out of the rings, in the stead of a device that no longer does.
@@ -253,7 +266,7 @@ impl Resources {
             self.ranks.push(RankResources::create(cluster, rank, needs, depth)?);
         }
         handshake(&mut self.ranks)?;
-        let regions = self.scratch.entries();
+        let regions = self.scratch.entries(cluster);
         for (rank, resources) in (0..).zip(&mut self.ranks) {
             resources.write_context(cluster.npu(rank), &header(cluster, identity, rank), &regions)?;
         }

@@ -16,7 +16,7 @@ use crate::faults::{Conduct, Interruption};
 use crate::{oracle, payload};
 
 /// Byte that outputs are filled with before each step.
-const POISON: u8 = 0xdb;
+const POISON: u8 = oracle::UNTOUCHED;
 /// Most time between the launches of two ranks whose order is left to chance, nanoseconds.
 const LAUNCH_GAP_NS: u64 = 20_000;
 
@@ -152,7 +152,7 @@ pub struct Setup {
 #[must_use]
 pub fn memory_for(operation: &Operation, ranks: u32, scratch_bytes: u64, buffers: u32) -> Option<u64> {
     const RING: u64 = 2048 * 64;
-    let (input, output) = operation.buffer_bytes(ranks)?;
+    let (input, output) = operation.largest_buffers(ranks).ok()?;
     // At most a ring per thread and one per queue pair, 8 KiB of everything else per rank.
     let rings = 2 * u64::from(ranks) * RING + (8 << 10) * u64::from(ranks);
     let pair = input.max(output).checked_add(output)?;
@@ -180,12 +180,13 @@ impl<'c> Run<'c> {
         setup: &Setup,
     ) -> Result<Self> {
         let ranks = cluster.topology().ranks();
-        let too_large = || Error::new(ErrorCode::LAUNCH_COUNT, format!("{} elements", operation.count));
-        let (input_bytes, output_bytes) = operation.buffer_bytes(ranks).ok_or_else(too_large)?;
-        let elements = input_bytes / operation.dtype.size_bytes();
+        let (input_bytes, output_bytes) = operation.largest_buffers(ranks)?;
         let inputs: Vec<Vec<u8>> = (0..ranks)
-            .map(|rank| payload::fill(setup.seed, rank, elements, operation.dtype, operation.reduce))
-            .collect();
+            .map(|rank| {
+                let [elements, _] = operation.elements(rank, ranks)?;
+                Ok(payload::fill(setup.seed, rank, elements, operation.dtype, operation.reduce))
+            })
+            .collect::<Result<_>>()?;
         let expected = oracle::expected(&operation, setup.chunk, &inputs);
         let (conduct, in_place) = (Conduct::default(), setup.in_place);
         let mut run = Self {
@@ -321,13 +322,7 @@ impl<'c> Run<'c> {
 
     /// Offsets of input and output in their buffers: in place, a rank's share lies at its place in the whole.
     fn places(&self, rank: u32) -> (u64, u64) {
-        let share = self.operation.count * self.operation.dtype.size_bytes();
-        match self.operation.op {
-            _ if !self.in_place => (0, 0),
-            OpKind::AllReduce => (0, 0),
-            OpKind::AllGather => (u64::from(rank) * share, 0),
-            OpKind::ReduceScatter => (0, u64::from(rank) * share),
-        }
+        if self.in_place { self.operation.in_place(rank) } else { (0, 0) }
     }
 
     fn fill(&self) -> Result<()> {
@@ -349,7 +344,9 @@ impl<'c> Run<'c> {
 
     fn check(&self) -> Result<()> {
         let size = usize::try_from(self.operation.dtype.size_bytes()).unwrap_or(1);
-        for (rank, expected) in (0..).zip(&self.expected) {
+        // A rank that did not call was told nothing.
+        let called = |(rank, _): &(u32, &Vec<u8>)| !self.conduct.absent.contains(rank);
+        for (rank, expected) in (0..).zip(&self.expected).filter(called) {
             let (first, second) = &self.buffers[self.turn];
             let buffer = if self.in_place { first } else { second };
             let at = buffer.addr(rank).0 + self.places(rank).1;
@@ -408,6 +405,7 @@ impl<'c> Run<'c> {
         let wqes = total(|done| u64::from(done.status.wqes));
         let per_operation = |before: u64, after: u64| (after - before) / repetitions.max(1);
         let Operation { op, algorithm, staging, count, dtype, reduce, .. } = self.operation;
+        let count = self.operation.vector.as_ref().map_or(count, |vector| vector.largest());
         Ok(Summary {
             op: OpKind::name(op),
             algorithm: Algorithm::name(algorithm),

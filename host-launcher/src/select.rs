@@ -5,6 +5,7 @@ use core::fmt;
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp, Reduction};
 
+use crate::communicator::Operation;
 use crate::error::{Error, Result};
 use crate::settings::{AlgoName, AlgoOp, Settings};
 use crate::topology::Topology;
@@ -58,54 +59,76 @@ pub fn choose(question: &Question, topology: &Topology, settings: &Settings) -> 
         (None, Some(algorithm)) => (algorithm, "asked for by HCCL_ALGO".to_owned()),
         (None, None) => by_size(question, topology),
     };
-    let possible = direct_possible(question, algorithm, topology);
-    let staging = question.staging.unwrap_or(if possible { Staging::Direct } else { Staging::Scratch });
-    if question.op != OpKind::AllReduce && !matches!(algorithm, Algorithm::Ring | Algorithm::Nhr) {
-        let message = format!("{} is not carried out by {algorithm}; it is by ring and nhr", question.op);
+    if !templates::exists(question.op, algorithm) {
+        let carries = |algorithm: &&Algorithm| templates::exists(question.op, **algorithm);
+        let names: Vec<_> = Algorithm::ALL.iter().filter(carries).map(|algorithm| algorithm.name()).collect();
+        let message =
+            format!("{} is not carried out by {algorithm}; it is by {}", question.op, names.join(", "));
         return Err(Error::new(ErrorCode::PLAN_OP, message));
     }
+    let direct = Operation {
+        op: question.op,
+        count: question.count,
+        dtype: question.dtype,
+        reduce: question.reduce,
+        algorithm,
+        staging: Staging::Direct,
+        ..Operation::default()
+    };
+    let reduction = Reduction { dtype: question.dtype, op: question.reduce };
+    let shape = templates::Shape {
+        inline_reduce: topology.reduces_inline(reduction),
+        in_place: question.in_place,
+        ..direct.shape(0, topology.ranks())
+    };
+    let possible = shape.works_directly();
+    let staging = question.staging.unwrap_or(if possible { Staging::Direct } else { Staging::Scratch });
     Ok(Choice { algorithm, staging, why })
 }
 
 fn by_size(question: &Question, topology: &Topology) -> (Algorithm, String) {
+    use OpKind as O;
     let bytes = question.count.saturating_mul(question.dtype.size_bytes());
-    if topology.servers() > 1 {
-        return (
-            Algorithm::Nhr,
-            format!("{} servers: fewest steps for any number of ranks", topology.servers()),
-        );
-    }
-    match question.op {
-        OpKind::AllReduce if bytes <= ONE_SHOT_BYTES => {
-            (Algorithm::MeshOneShot, format!("one server, {bytes} bytes ≤ {ONE_SHOT_BYTES}: one exchange"))
+    let across = topology.servers() > 1;
+    let place = if across { format!("{} servers", topology.servers()) } else { "one server".to_owned() };
+    let (algorithm, why) = match question.op {
+        O::AllReduce if !across && bytes <= ONE_SHOT_BYTES => {
+            (Algorithm::MeshOneShot, format!("{bytes} bytes ≤ {ONE_SHOT_BYTES}: one exchange"))
         }
-        OpKind::AllReduce => (
-            Algorithm::MeshTwoShot,
-            format!("one server, {bytes} bytes > {ONE_SHOT_BYTES}: all links, least bytes"),
-        ),
-        OpKind::AllGather | OpKind::ReduceScatter => {
-            (Algorithm::Nhr, "one server: fewest steps at the ring's volume".to_owned())
+        O::AllReduce if !across => {
+            (Algorithm::MeshTwoShot, format!("{bytes} bytes > {ONE_SHOT_BYTES}: all links, least bytes"))
         }
-    }
-}
-
-/// Direct needs links that reduce while moving (mesh), buffers apart (mesh), and an output that holds the work area.
-fn direct_possible(question: &Question, algorithm: Algorithm, topology: &Topology) -> bool {
-    let mesh = matches!(algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
-    let reduces = topology.reduces_inline(Reduction { dtype: question.dtype, op: question.reduce });
-    match question.op {
-        OpKind::ReduceScatter => false,
-        OpKind::AllGather => true,
-        OpKind::AllReduce if mesh => reduces && !question.in_place,
-        OpKind::AllReduce => reduces,
-    }
+        O::AllReduce | O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV | O::Broadcast
+            if across =>
+        {
+            (Algorithm::Nhr, "fewest steps for any number of ranks".to_owned())
+        }
+        O::Reduce | O::Scatter | O::Gather if across => {
+            (Algorithm::Tree, "fewest steps for any number of ranks".to_owned())
+        }
+        O::Broadcast | O::Reduce | O::Scatter | O::Gather => {
+            (Algorithm::Star, "all links of the root at once".to_owned())
+        }
+        O::AllToAll | O::AllToAllV | O::SendReceive if across => {
+            (Algorithm::Pairwise, "one peer at a time".to_owned())
+        }
+        O::Barrier => (Algorithm::Nb, "fewest steps for any number of ranks".to_owned()),
+        _ => (Algorithm::MeshOneShot, "one exchange over all links".to_owned()),
+    };
+    (algorithm, format!("{place}, {why}"))
 }
 
 fn from_settings(op: OpKind, topology: &Topology, settings: &Settings) -> Result<Option<Algorithm>> {
     let of = match op {
         OpKind::AllReduce => AlgoOp::AllReduce,
-        OpKind::AllGather => AlgoOp::AllGather,
-        OpKind::ReduceScatter => AlgoOp::ReduceScatter,
+        OpKind::AllGather | OpKind::AllGatherV => AlgoOp::AllGather,
+        OpKind::ReduceScatter | OpKind::ReduceScatterV => AlgoOp::ReduceScatter,
+        OpKind::Broadcast => AlgoOp::Broadcast,
+        OpKind::Reduce => AlgoOp::Reduce,
+        OpKind::Scatter => AlgoOp::Scatter,
+        OpKind::AllToAll | OpKind::AllToAllV => AlgoOp::AllToAll,
+        // The field has no name for these.
+        OpKind::Gather | OpKind::SendReceive | OpKind::Barrier => return Ok(None),
     };
     let Some(levels) = settings.algo.value().as_ref().and_then(|algo| algo.levels(of)) else {
         return Ok(None);

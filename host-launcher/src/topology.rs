@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use core::fmt::{self, Write};
 
 use crc::{CRC_64_XZ, Crc};
+use templates::Tables;
 use wire::Reduction;
 use wire::npu::{self, Protocol};
 
@@ -38,6 +39,8 @@ pub struct Topology {
     servers: u32,
     /// Server and local id of every rank.
     places: Vec<(u32, u32)>,
+    /// First rank of every server, and of every super pod.
+    starts: [Vec<u32>; 2],
     /// Name of every server.
     names: Vec<String>,
     /// Device id of every rank.
@@ -54,6 +57,10 @@ impl Topology {
             form: table.form(),
             servers: table.ranks().last().map_or(0, |rank| rank.server() + 1),
             places: table.ranks().iter().map(|rank| (rank.server(), rank.local_id())).collect(),
+            starts: [
+                starts(table.ranks().iter().map(|rank| rank.server())),
+                starts(table.ranks().iter().map(|rank| rank.super_pod().unwrap_or(0))),
+            ],
             names: table.servers().to_vec(),
             devices: table.ranks().iter().map(|rank| rank.device_id()).collect(),
             direct_links: table.direct_links().cloned(),
@@ -71,6 +78,20 @@ impl Topology {
     #[must_use]
     pub fn servers(&self) -> u32 {
         self.servers
+    }
+
+    /// Returns the first rank of every server and of every super pod; without super pods all are in one.
+    #[must_use]
+    pub fn groups(&self) -> Tables<'_> {
+        let [servers, pods] = &self.starts;
+        Tables { vector: &[], servers, pods }
+    }
+
+    /// Returns the numbers of a rank's server and super pod.
+    pub(crate) fn place(&self, rank: u32) -> [u16; 2] {
+        let number = |starts: &Vec<u32>| starts.partition_point(|&first| first <= rank).saturating_sub(1);
+        // There are no more servers than ranks, which contexts count in 16 bits.
+        [&self.starts[0], &self.starts[1]].map(|starts| u16::try_from(number(starts)).unwrap_or(u16::MAX))
     }
 
     /// Returns where a rank is, for messages: server and device. `None` for a rank that is none.
@@ -173,6 +194,12 @@ impl Topology {
         text.push('\n');
         text
     }
+}
+
+/// Returns the indices at which a sequence of group numbers begins a new group.
+fn starts(groups: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut last = None;
+    (0..).zip(groups).filter(|&(_, group)| last.replace(group) != Some(group)).map(|(rank, _)| rank).collect()
 }
 
 fn letter(protocol: Protocol) -> char {

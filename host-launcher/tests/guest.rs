@@ -163,7 +163,7 @@ fn machines_of_their_own_carry_out_an_operation_longer_than_their_rings() {
         algorithm: Algorithm::Ring,
         staging: Staging::Scratch,
         chunk: 100,
-        piece: 0,
+        ..Operation::default()
     };
     let cluster = Cluster::start(topology, 64 << 20, &aicpu).unwrap();
     assert_eq!(cluster.guests().len(), 4);

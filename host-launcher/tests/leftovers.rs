@@ -33,8 +33,7 @@ fn prepare(cluster: &Cluster) -> Run<'_> {
         reduce: ReduceOp::Sum,
         algorithm: Algorithm::Ring,
         staging: Staging::Scratch,
-        chunk: 0,
-        piece: 0,
+        ..Operation::default()
     };
     let comm = Communicator::create(cluster, Config { buffer_bytes: 1 << 20, ..Config::default() }).unwrap();
     let chunk = comm.chunk_elements(&operation, false).unwrap();

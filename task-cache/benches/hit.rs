@@ -10,7 +10,7 @@ fn facts(count: u64) -> Facts {
     Facts {
         instance: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
         epoch: 1,
-        op: wire::launch::OpKind::AllReduce.into(),
+        op: wire::launch::OpKind::AllReduce,
         dtype: DataType::Fp32,
         reduce: ReduceOp::Sum,
         algorithm: Algorithm::Ring,
@@ -20,6 +20,7 @@ fn facts(count: u64) -> Facts {
         rank: 3,
         ranks: 8,
         root: 0,
+        levels: [0; 4],
         chunk: 0,
         piece: 0,
         scratch_len: 200 << 20,

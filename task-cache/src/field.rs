@@ -3,11 +3,10 @@
 use core::fmt;
 use core::ops::Range;
 
-use wire::launch::{Algorithm, Staging};
+use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, ReduceOp};
 
 use crate::key::Key;
-use crate::operation::Operation;
 
 /// Declares the fields with their names and where they are in a key: a word, and which of its bits.
 macro_rules! fields {
@@ -45,7 +44,7 @@ fields! {
     Epoch "epoch" place 0..32, Op "operation" kind 0..8, Dtype "data type" kind 8..16,
     Reduce "reduction" kind 16..24, Algorithm "algorithm" kind 24..32, Staging "staging" kind 32..40,
     Alias "aliasing" kind 40..48, Form "form" kind 48..56, Count "count or class" count 0..64,
-    Rank "rank" place 32..64, Ranks "ranks" ranks_root 0..32, Root "root" ranks_root 32..64,
+    Rank "rank" place 32..64, Ranks "ranks" group 0..16, Root "root" group 16..32, Levels "levels" group 32..64,
     Chunk "chunk bound" chunk 0..64, Piece "piece bound" piece 0..64, Scratch "scratch bytes" scratch_len 0..64,
     Topology "topology digest" topology 0..64, Context "context" context 0..64, Threads "threads" build 32..48,
     Determinism "determinism" kind 56..64, Abi "ABI version" build 48..64, Features "feature bits" build 0..32,
@@ -70,13 +69,13 @@ impl Value {
         let byte = u8::try_from(word).ok()?;
         let listed = |names: &[&'static str]| names.get(usize::from(byte)).copied();
         match self.field {
-            Field::Op => Operation::from_number(word).map(Operation::name),
+            Field::Op => OpKind::try_from(byte).ok().map(OpKind::name),
             Field::Dtype => DataType::try_from(byte).ok().map(DataType::name),
             Field::Reduce => ReduceOp::try_from(byte).ok().map(ReduceOp::name),
             Field::Algorithm => Algorithm::try_from(byte).ok().map(Algorithm::name),
             Field::Staging => Staging::try_from(byte).ok().map(Staging::name),
             Field::Alias => listed(&["disjoint", "in place"]),
-            Field::Form => listed(&["exact count", "shape class", "tag"]),
+            Field::Form => listed(&["exact count", "shape class", "tag", "count vector"]),
             Field::Determinism => listed(&["off", "on", "strict"]),
             _ => None,
         }

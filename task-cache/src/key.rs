@@ -3,11 +3,9 @@
 //! What differs from launch to launch without changing the graph (addresses, tokens, task ids, sequence, timeout,
 //! notifies) is not in a key. Names of communicators are not either: instances are never used twice.
 
-use wire::launch::{Algorithm, Staging};
+use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{ABI_MAJOR, DataType, ReduceOp};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-use crate::operation::Operation;
 
 /// Words of a key.
 pub(crate) const WORDS: usize = 12;
@@ -25,8 +23,11 @@ pub enum Alias {
 /// What a recording's lengths stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Lengths of this count, elements (of a count vector: its digest).
+    /// Lengths of this count, elements.
     Exact(u64),
+    /// Lengths and places of the count vector with this digest. Operations with one know no piece bound: the digest's
+    /// other half takes its word.
+    Vector([u64; 2]),
     /// Lengths are affine in the count: every count with this schedule shape is served.
     Class(u64),
 }
@@ -51,7 +52,7 @@ pub struct Facts {
     /// Communicator epoch.
     pub epoch: u32,
     /// Operation.
-    pub op: Operation,
+    pub op: OpKind,
     /// Element type.
     pub dtype: DataType,
     /// Reduction; ignored where the operation has none.
@@ -70,6 +71,8 @@ pub struct Facts {
     pub ranks: u32,
     /// Root; ignored where the operation has none.
     pub root: u32,
+    /// Algorithms of a composition's levels, as in the launch.
+    pub levels: [u8; 4],
     /// Upper bound of elements per chunk and rank, 0 for none.
     pub chunk: u64,
     /// Longest piece of one transfer, bytes, 0 for no other bound than the engine's.
@@ -105,8 +108,8 @@ pub struct Key {
     pub(crate) scratch_len: u64,
     /// Epoch, and rank in the high half.
     pub(crate) place: u64,
-    /// Ranks, and root in the high half.
-    pub(crate) ranks_root: u64,
+    /// Ranks, root and levels from bit 0, 16 and 32 on: ranks are counted in 16 bits.
+    pub(crate) group: u64,
     /// Feature bits, threads and ABI version from bit 0, 32 and 48 on.
     pub(crate) build: u64,
     /// From the low byte on: operation, data type, reduction, algorithm, staging, aliasing, form, determinism.
@@ -123,9 +126,10 @@ impl Key {
     #[must_use]
     #[inline]
     pub fn new(facts: &Facts) -> Self {
-        let (form, count) = match facts.form {
-            Form::Exact(count) => (0, count),
-            Form::Class(class) => (1, class),
+        let (form, count, piece) = match facts.form {
+            Form::Exact(count) => (0, count, facts.piece),
+            Form::Class(class) => (1, class, facts.piece),
+            Form::Vector([low, high]) => (3, low, high),
         };
         let root = if facts.op.is_rooted() { facts.root } else { 0 };
         let reduce = if facts.op.reduces() { facts.reduce as u8 } else { 0 };
@@ -137,10 +141,12 @@ impl Key {
             context: facts.context,
             count,
             chunk: facts.chunk,
-            piece: facts.piece,
+            piece,
             scratch_len: facts.scratch_len,
             place: pair(facts.epoch, facts.rank),
-            ranks_root: pair(facts.ranks, root),
+            group: u64::from(facts.ranks & 0xffff)
+                | u64::from(root & 0xffff) << 16
+                | u64::from(u32::from_le_bytes(facts.levels)) << 32,
             build: features | threads << 32 | abi << 48,
             kind: u64::from_le_bytes([
                 facts.op as u8,

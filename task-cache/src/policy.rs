@@ -3,9 +3,9 @@
 //! [`Policy::Hccl`] reproduces the decisions of the field's device-side cache from what is publicly known of it, as a
 //! yardstick. A policy only judges; whether there is room is the directory's business.
 
+use wire::launch::OpKind;
 use wire::{DataType, ReduceOp};
 
-use crate::operation::Operation;
 use crate::reason::{Reason, Reasons};
 
 /// Generation of the device.
@@ -79,7 +79,7 @@ impl Protocols {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Operation.
-    pub op: Operation,
+    pub op: OpKind,
     /// Element type.
     pub dtype: DataType,
     /// Reduction; ignored where the operation has none.
@@ -133,12 +133,13 @@ fn field_reasons(request: &Request, common: Reasons) -> Reasons {
     common
         .with(Reason::Product, request.product != Product::A5)
         .with(Reason::Version, request.toolkit < [9, 1, 0])
-        .with(Reason::CountVector, op.has_count_vector())
+        .with(Reason::Operation, matches!(op, OpKind::Gather | OpKind::Barrier))
+        .with(Reason::CountVector, op.has_vector() && !op.is_point_to_point())
         .with(Reason::PointToPoint, op.is_point_to_point())
         .with(Reason::WideType, op.reduces() && wide)
         .with(Reason::Prod, op.reduces() && request.reduce == ReduceOp::Prod)
         // A broadcast has one buffer, which is both.
-        .with(Reason::InPlace, request.in_place && op != Operation::Broadcast)
+        .with(Reason::InPlace, request.in_place && op != OpKind::Broadcast)
         .with(Reason::Protocol, !request.protocols.is_within(RECORDED))
         .with(Reason::Captured, request.mode == Mode::Captured)
         .with(Reason::Offloaded, request.mode == Mode::Offloaded)

@@ -27,6 +27,7 @@ reasons! {
     Disabled "the cache is switched off",
     Chunks "the operation takes more than one chunk",
     Product "the product is not of the 950 generation",
+    Operation "the operation is not one that is recorded",
     Version "the toolkit is older than 9.1.0",
     CountVector "each rank has a count of its own",
     PointToPoint "send, receive and batches are not recorded",

@@ -5,15 +5,15 @@ use host_launcher::cluster::Cluster;
 use host_launcher::communicator::{Communicator, Completed, Config, Operation, Place};
 use host_launcher::{Result, oracle, payload};
 use wire::DeviceAddr;
-use wire::launch::{OpKind, Staging};
+use wire::launch::Staging;
 
 /// Bytes on both sides of every buffer that nobody may write.
 pub const GUARD: u64 = 64;
 /// What guards and outputs are filled with before an operation.
-pub const POISON: u8 = 0xdb;
+pub const POISON: u8 = oracle::UNTOUCHED;
 
 /// An operation and how its buffers lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     /// The operation.
     pub operation: Operation,
@@ -156,7 +156,7 @@ impl<'c> Bench<'c> {
     /// Poisons the buffers, writes the input, and returns what both hold.
     fn prepare(&self, case: &Case, rank: u32, input: &[u8]) -> [Image; 2] {
         let npu = self.cluster.npu(rank);
-        let (from, to) = case.operation.buffer_bytes(self.comm.size()).expect("small");
+        let (from, to) = case.operation.largest_buffers(self.comm.size()).expect("small");
         let len = usize::try_from(GUARD * 3 + from.max(to)).expect("small");
         let mut images = [&self.input, &self.output]
             .map(|buffer| Image { at: buffer.addr(rank), bytes: vec![POISON; len] });
@@ -199,8 +199,8 @@ impl<'c> Bench<'c> {
 #[must_use]
 pub fn inputs(case: &Case, ranks: u32) -> Vec<Vec<u8>> {
     let Operation { dtype, reduce, .. } = case.operation;
-    let (bytes, _) = case.operation.buffer_bytes(ranks).expect("small");
-    (0..ranks).map(|rank| payload::fill(case.seed, rank, bytes / dtype.size_bytes(), dtype, reduce)).collect()
+    let elements = |rank| case.operation.elements(rank, ranks).expect("small")[0];
+    (0..ranks).map(|rank| payload::fill(case.seed, rank, elements(rank), dtype, reduce)).collect()
 }
 
 /// Where input and output begin in their buffers: in place, a rank's share lies at its place in the whole. Peers find
@@ -209,12 +209,8 @@ fn offsets(case: &Case, rank: u32) -> [u64; 2] {
     let element = case.operation.dtype.size_bytes();
     let direct = case.operation.staging == Staging::Direct;
     let first = if direct { 0 } else { GUARD + case.shift * element };
-    let share = u64::from(rank) * case.operation.count * element;
-    match case.operation.op {
-        OpKind::AllGather if case.in_place => [first + share, first],
-        OpKind::ReduceScatter if case.in_place => [first, first + share],
-        _ => [first, first],
-    }
+    let (input, output) = if case.in_place { case.operation.in_place(rank) } else { (0, 0) };
+    [first + input, first + output]
 }
 
 /// Says where two images differ first.

@@ -7,7 +7,7 @@
 use core::ops::Range;
 
 use task_graph::{Caps, ChannelNotify, Rank, RegionKind, Span, Task, TaskSink, ThreadId};
-use templates::{Plan, Shape};
+use templates::{Plan, Shape, Tables};
 use wire::{ErrorCode, Phase, Reduction};
 
 /// A task and where in the template it came from.
@@ -68,10 +68,19 @@ pub const PLAIN_CAPS: Caps = Caps { reduce_types: 0, reduce_ops: 0, write_notify
 /// When the shape has no plan or the template fails.
 #[must_use]
 pub fn expand(shape: &Shape, caps: Caps) -> Collector {
-    let plan = Plan::new(shape).unwrap_or_else(|error| panic!("{shape:?}: {error:?}"));
+    expand_with(shape, &Tables::default(), caps)
+}
+
+/// Expands all chunks of a shape with tables for one rank.
+///
+/// # Panics
+/// As [`expand`].
+#[must_use]
+pub fn expand_with(shape: &Shape, tables: &Tables<'_>, caps: Caps) -> Collector {
+    let plan = Plan::new(shape, tables).unwrap_or_else(|error| panic!("{shape:?}: {error:?}"));
     let mut collector = Collector::new(caps);
     for chunk in 0..plan.chunks() {
-        plan.emit(chunk, &mut collector).expect("a collector takes everything");
+        plan.emit(chunk, tables, &mut collector).expect("a collector takes everything");
     }
     collector
 }

@@ -99,7 +99,8 @@ impl Setup {
             token: 100 + rank,
             generation: 1,
             rank,
-            reserved: 0,
+            server: 0,
+            pod: 0,
         };
         (0..self.ranks).map(region).collect()
     }
@@ -180,6 +181,11 @@ impl Setup {
 
     pub(crate) fn peer_tables(&self) -> [DeviceAddr; 2] {
         [0, 0x1000].map(|offset| DeviceAddr(WINDOW + self.at() + PEERS + offset))
+    }
+
+    /// Where the rows of a vector lie.
+    pub(crate) fn vector_table(&self) -> DeviceAddr {
+        DeviceAddr(WINDOW + self.at() + PEERS + 0x2000)
     }
 }
 

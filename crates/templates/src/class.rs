@@ -8,7 +8,8 @@ use core::num::NonZero;
 
 use wire::launch::{Algorithm, OpKind, Staging};
 
-use crate::plan::{Plan, is_mesh};
+use crate::Tables;
+use crate::plan::{Family, Plan, family};
 
 /// What two counts share when their graphs differ only by multiples of the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,16 +36,18 @@ impl Plan {
     pub fn size_class(&self, longest: u64) -> Option<SizeClass> {
         let shape = self.shape();
         // Slices that lie together may travel together: no transfer is longer than all of them.
-        let slices = if shape.op == OpKind::AllReduce { 1 } else { u64::from(shape.ranks) };
+        let slices = if self.is_cut() { 1 } else { u64::from(shape.ranks) };
         let bytes = shape.count.checked_mul(shape.dtype.size_bytes())?.checked_mul(slices)?;
         let whole = self.chunks() == 1 && shape.ranks > 1 && bytes <= longest;
-        if !whole || self.unit() == 0 {
+        // The blocks of a vector have no unit in common, and a barrier has no bytes.
+        let without = shape.op.has_vector() || shape.op == OpKind::Barrier;
+        if !whole || without || self.unit() == 0 {
             return None;
         }
         let tail = shape.count % u64::from(self.parts().get());
-        let tail = if shape.op == OpKind::AllReduce { u32::try_from(tail).ok()? } else { 0 };
-        let cut = shape.staging == Staging::Direct && is_mesh(shape.algorithm);
-        Some(SizeClass { tail, pieces: if cut { self.pieces() } else { 0 } })
+        let tail = if self.is_cut() { u32::try_from(tail).ok()? } else { 0 };
+        let pieces = shape.staging == Staging::Direct && shape.op.reduces() && !self.has_steps();
+        Some(SizeClass { tail, pieces: if pieces { self.pieces() } else { 0 } })
     }
 
     /// Returns the unit: bytes of a slice (all-reduce) or of one rank's share.
@@ -58,21 +61,28 @@ impl Plan {
     #[must_use]
     pub fn neighbour(&self, longest: u64) -> Option<Self> {
         let class = self.size_class(longest)?;
-        let step = if self.shape().op == OpKind::AllReduce { u64::from(self.parts().get()) } else { 1 };
+        let step = if self.is_cut() { u64::from(self.parts().get()) } else { 1 };
         let counts = [self.shape().count.checked_add(step), self.shape().count.checked_sub(step)];
         let plans = counts
             .into_iter()
             .flatten()
-            .filter_map(|count| Self::new(&crate::Shape { count, ..*self.shape() }).ok());
+            .filter_map(|count| Self::new(&crate::Shape { count, ..*self.shape() }, &Tables::default()).ok());
         plans.into_iter().find(|plan| plan.size_class(longest) == Some(class))
+    }
+
+    /// Whether the elements are cut into slices, instead of every rank having a block.
+    fn is_cut(&self) -> bool {
+        matches!(self.shape().op, OpKind::AllReduce | OpKind::Broadcast | OpKind::Reduce)
+    }
+
+    fn has_steps(&self) -> bool {
+        family(self.shape().op, self.shape().algorithm) == Some(Family::Steps)
     }
 
     /// Elements of a unit.
     fn unit(&self) -> u64 {
-        match self.shape().op {
-            OpKind::AllReduce => self.shape().count / NonZero::<u64>::from(self.parts()),
-            OpKind::AllGather | OpKind::ReduceScatter => self.shape().count,
-        }
+        let count = self.shape().count;
+        if self.is_cut() { count / NonZero::<u64>::from(self.parts()) } else { count }
     }
 
     /// Pieces that this rank cuts its direct work into.
@@ -80,9 +90,10 @@ impl Plan {
         let shape = self.shape();
         let (unit, tail) = (self.unit(), shape.count % u64::from(self.parts().get()));
         let elements = match shape.algorithm {
-            Algorithm::MeshOneShot => shape.count,
-            _ if shape.rank + 1 == shape.ranks => unit + tail,
-            _ => unit,
+            Algorithm::MeshTwoShot if shape.rank + 1 == shape.ranks => unit + tail,
+            Algorithm::MeshTwoShot => unit,
+            // The root's alone; the others have none, whatever the number.
+            _ => shape.count,
         };
         let (bytes, piece) = (elements * shape.dtype.size_bytes(), self.piece());
         bytes / piece + u64::from(bytes % piece > 0)

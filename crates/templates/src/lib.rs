@@ -25,12 +25,16 @@
 )]
 
 mod class;
+mod exchange;
+mod group;
 mod mesh;
 mod plan;
 mod schedule;
 mod skeleton;
 mod slices;
 mod steps;
+mod tables;
 
 pub use class::SizeClass;
-pub use plan::{Needs, Plan, PlanError, Shape, scratch_bytes};
+pub use plan::{Needs, Plan, PlanError, Shape, exists, scratch_bytes};
+pub use tables::{Extents, Tables};

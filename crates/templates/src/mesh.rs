@@ -1,17 +1,19 @@
 //! The mesh algorithms: every rank exchanges with every other at once, and reduces in rank order.
 //!
 //! Staged (through scratch): one-shot writes the whole input into a slot at every peer, two-shot one slice; the
-//! owner reduces the slots in rank order; two-shot then reads every peer's reduced slice. Direct (no scratch, inline
+//! owner reduces the slots in rank order; two-shot then reads every peer's reduced slice. The strict form is two-shot
+//! with slots reduced along a tree over the ranks. Direct (no scratch, inline
 //! reduction on every link, input and output apart): a rank reads its peers' inputs in rank order straight into its
-//! output, and two-shot writes its reduced slice into every output. Direct work is cut into pieces that stay in
-//! cache, spread over the threads.
+//! output, and two-shot writes its reduced slice into every output; a reduce-scatter reads its block, the root of a reduce
+//! everything. Direct work is cut into pieces that stay in cache, spread over the threads.
 
 use task_graph::{ChannelNotify, Rank, RegionKind, Span, Task, TaskSink, ThreadId};
-use wire::launch::{Algorithm, Staging};
+use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{ErrorCode, Phase};
 
 use crate::skeleton::{Boundary, Emitted, Emitter, at, own};
 use crate::slices::Slices;
+use crate::tables::Half;
 
 impl<S: TaskSink> Emitter<'_, S> {
     fn direct(&self) -> bool {
@@ -22,25 +24,35 @@ impl<S: TaskSink> Emitter<'_, S> {
         self.plan.shape().algorithm == Algorithm::MeshOneShot
     }
 
+    /// Whether slices are reduced by their owners and then spread.
+    fn two_shot(&self) -> bool {
+        self.plan.shape().op == OpKind::AllReduce && !self.one_shot()
+    }
+
     /// Offset and length of this chunk in the user's buffers.
     fn whole(&self) -> (u64, u64) {
-        (self.chunk.first * self.element, self.chunk.len * self.element)
+        (self.chunk.first * self.element, self.chunk.count * self.element)
     }
 
     /// The chunk's slices in the users' buffers.
-    fn user_slices(&self) -> Slices {
-        Slices::cut(self.chunk.first * self.element, self.chunk.len, self.plan.ranks(), self.element)
+    fn user_slices(&self) -> Slices<'static> {
+        Slices::cut(self.chunk.first * self.element, self.chunk.count, self.plan.ranks(), self.element)
     }
 
     /// Slot `index` of a scratch buffer, `len` bytes.
-    fn slot(&self, index: u32, len: u64) -> (u64, u64) {
+    pub(crate) fn slot(&self, index: u32, len: u64) -> (u64, u64) {
         (u64::from(index) * self.layout.area, len)
     }
 
-    /// The peers in the order this rank serves them: from the next rank on, so that no rank is everybody's first.
+    /// The peers in the order this rank serves them: from the next rank on, so that no rank is everybody's first. In a
+    /// reduce the root alone has to do with all.
     fn peers(&self) -> impl Iterator<Item = (u64, Rank)> + use<S> {
-        let (rank, ranks) = (self.plan.shape().rank, self.plan.ranks());
-        (1..ranks.get()).map(move |distance| (u64::from(distance - 1), (rank + distance) % ranks))
+        let (shape, ranks) = (self.plan.shape(), self.plan.ranks());
+        let (rank, root) = (shape.rank, shape.root);
+        let all = shape.op != OpKind::Reduce || rank == root;
+        (1..ranks.get())
+            .map(move |distance| (u64::from(distance - 1), (rank + distance) % ranks))
+            .filter(move |&(_, peer)| all || peer == root)
     }
 
     /// Direct: every rank's input may be read and its output written from here on.
@@ -79,7 +91,7 @@ impl<S: TaskSink> Emitter<'_, S> {
         self.sink.mark(Phase::Run, 0);
         if self.direct() {
             self.direct_pieces()?;
-            return Ok(if self.one_shot() { 1 } else { 2 });
+            return Ok(if self.two_shot() { 2 } else { 1 });
         }
         self.scatter_to_slots()?;
         if self.one_shot() {
@@ -134,13 +146,25 @@ impl<S: TaskSink> Emitter<'_, S> {
         Ok(())
     }
 
-    /// Reduces the slots in rank order into slot 0.
-    fn reduce_slots(&mut self, len: u64) -> Emitted {
-        let accumulator = own(RegionKind::Scratch, self.slot(0, len));
-        for index in 1..self.plan.shape().ranks {
-            self.reduce(ThreadId::MAIN, accumulator, own(RegionKind::Scratch, self.slot(index, len)))?;
+    /// Reduces the slots into slot 0: in rank order, or along the strict tree, which folds the upper half onto the lower
+    /// at the largest power of two below what remains. Neither depends on where the elements lie.
+    pub(crate) fn reduce_slots(&mut self, len: u64) -> Emitted {
+        let ranks = self.plan.shape().ranks;
+        if self.plan.shape().algorithm != Algorithm::Strict {
+            return (1..ranks).try_for_each(|index| self.reduce_slot(0, index, len));
+        }
+        let mut remaining = ranks;
+        while remaining > 1 {
+            let half = remaining.next_power_of_two() / 2;
+            (half..remaining).try_for_each(|index| self.reduce_slot(index - half, index, len))?;
+            remaining = half;
         }
         Ok(())
+    }
+
+    fn reduce_slot(&mut self, into: u32, from: u32, len: u64) -> Emitted {
+        let (dst, src) = (self.slot(into, len), self.slot(from, len));
+        self.reduce(ThreadId::MAIN, own(RegionKind::Scratch, dst), own(RegionKind::Scratch, src))
     }
 
     /// Reads every peer's reduced slice into the output.
@@ -164,37 +188,46 @@ impl<S: TaskSink> Emitter<'_, S> {
 
     /// Direct: each piece is reduced from all inputs in rank order, then (two-shot) written to all outputs.
     fn direct_pieces(&mut self) -> Emitted {
-        let rank = self.plan.shape().rank;
-        let (start, len) = if self.one_shot() { self.whole() } else { self.user_slices().get(rank) };
+        let shape = self.plan.shape();
+        let (input, output) = match shape.op {
+            OpKind::ReduceScatter => (self.block(Half::Send, shape.rank).0, self.share()),
+            OpKind::Reduce if shape.rank != shape.root => return Ok(()),
+            OpKind::AllReduce if self.two_shot() => {
+                let slice = self.user_slices().get(shape.rank);
+                (slice.0, slice)
+            }
+            _ => (self.whole().0, self.whole()),
+        };
+        let (start, len) = output;
         let piece = self.plan.piece();
         let mut done = 0;
         let mut index = 0;
         while done < len {
-            let part = (start + done, piece.get().min(len - done));
+            let length = piece.get().min(len - done);
             let thread = self.plan.thread_of(index);
-            self.gather_piece(thread, part)?;
-            if !self.one_shot() {
-                self.spread_piece(thread, part)?;
+            self.gather_piece(thread, (input + done, length), (start + done, length))?;
+            if self.two_shot() {
+                self.spread_piece(thread, (start + done, length))?;
             }
-            done += part.1;
+            done += length;
             index += 1;
         }
         Ok(())
     }
 
-    fn gather_piece(&mut self, thread: ThreadId, part: (u64, u64)) -> Emitted {
+    fn gather_piece(&mut self, thread: ThreadId, input: (u64, u64), output: (u64, u64)) -> Emitted {
         self.sink.mark(Phase::Run, 0);
-        let output = own(RegionKind::Output, part);
+        let output = own(RegionKind::Output, output);
         let rank = self.plan.shape().rank;
         for contributor in 0..self.plan.shape().ranks {
             let first = contributor == 0;
             if contributor != rank {
-                let src = at(contributor, RegionKind::Input, part);
+                let src = at(contributor, RegionKind::Input, input);
                 self.read(thread, contributor, output, src, !first)?;
             } else if first {
-                self.copy(thread, output, own(RegionKind::Input, part))?;
+                self.copy(thread, output, own(RegionKind::Input, input))?;
             } else {
-                self.reduce(thread, output, own(RegionKind::Input, part))?;
+                self.reduce(thread, output, own(RegionKind::Input, input))?;
             }
         }
         Ok(())

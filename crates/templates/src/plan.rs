@@ -3,11 +3,12 @@
 use core::num::NonZero;
 
 use task_graph::{RegionKind, TaskSink, ThreadId};
-use wire::launch::{Algorithm, OpKind, Staging};
+use wire::launch::{Algorithm, ElementRange, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp, Reduction};
 
+use crate::schedule;
 use crate::skeleton::Emitter;
-use crate::slices::Slices;
+use crate::tables::Tables;
 
 /// Chunks start at multiples of this many bytes (public rule of the field).
 const CHUNK_ALIGN: u64 = 128;
@@ -22,17 +23,22 @@ pub struct Shape {
     pub op: OpKind,
     /// Algorithm.
     pub algorithm: Algorithm,
+    /// Algorithms of a composition's levels from the innermost on; `None` for its own choice.
+    pub levels: [Option<Algorithm>; 4],
     /// Work in scratch, or in the users' buffers.
     pub staging: Staging,
     /// This rank.
     pub rank: u32,
     /// Number of ranks.
     pub ranks: u32,
-    /// Elements per rank (all-reduce: of the whole; all-gather: sent; reduce-scatter: received).
+    /// Root of a rooted operation, 0 elsewhere.
+    pub root: u32,
+    /// Elements per rank: of the whole (all-reduce, reduce, broadcast) or of a rank's block (all others). Of an operation
+    /// with a vector, the plan makes it the largest block.
     pub count: u64,
     /// Element type.
     pub dtype: DataType,
-    /// Reduction; ignored by all-gather.
+    /// Reduction; ignored by operations that do not reduce.
     pub reduce: ReduceOp,
     /// Bytes of the scratch buffer, the same at all ranks.
     pub scratch_len: u64,
@@ -46,6 +52,28 @@ pub struct Shape {
     pub chunk: u64,
     /// Longest piece that the direct mesh templates work on at once, bytes; 0 for the default.
     pub piece: u64,
+}
+
+impl Shape {
+    /// Returns whether this operation can work in the users' buffers. Rank, root and sizes do not matter.
+    #[must_use]
+    pub fn works_directly(&self) -> bool {
+        let apart = !self.in_place;
+        match (family(self.op, self.algorithm), self.op) {
+            (Some(Family::Steps), OpKind::AllReduce | OpKind::AllGather | OpKind::Broadcast) => true,
+            (Some(Family::Mesh), _) => self.algorithm != Algorithm::Strict && self.inline_reduce && apart,
+            // What is reduced is read in rank order, by links that add on the way.
+            (Some(Family::Exchange), OpKind::ReduceScatter | OpKind::Reduce) => {
+                self.algorithm != Algorithm::Strict && self.inline_reduce && apart
+            }
+            (Some(Family::Exchange), OpKind::AllToAll) => apart,
+            (
+                Some(Family::Exchange),
+                OpKind::AllGather | OpKind::Broadcast | OpKind::Scatter | OpKind::Gather,
+            ) => true,
+            _ => false,
+        }
+    }
 }
 
 /// The resources a template uses when it gets all it can use.
@@ -87,17 +115,18 @@ impl Plan {
     /// Checks a shape and cuts it into chunks.
     ///
     /// # Errors
-    /// `PLAN_RANKS` for too many ranks or a rank that is none of them, `PLAN_OP` when the algorithm does not exist
-    /// for this operation, `PLAN_STAGING` when it cannot work
-    /// without scratch, `PLAN_SCRATCH` when the scratch buffer is too small for one element per slice,
-    /// `PLAN_THREADS` without a thread, `LAUNCH_COUNT` when sizes do not fit 64 bits.
-    pub fn new(shape: &Shape) -> Result<Self, PlanError> {
+    /// Those of [`Shape::extents`]; `PLAN_RANKS` for too many ranks, `PLAN_OP` when the algorithm does not exist for this
+    /// operation, `PLAN_STAGING` when it cannot work without scratch, `PLAN_SCRATCH` when the scratch buffer is too
+    /// small for one element per slice, `PLAN_THREADS` without a thread, `LAUNCH_COUNT` when sizes do not fit 64 bits.
+    pub fn new(shape: &Shape, tables: &Tables<'_>) -> Result<Self, PlanError> {
         let fail = |code, need, limit| Err(PlanError { code, need, limit });
         if shape.ranks > MAX_RANKS {
             return fail(ErrorCode::PLAN_RANKS, u64::from(shape.ranks), u64::from(MAX_RANKS));
         }
-        let Some(ranks) = NonZero::new(shape.ranks).filter(|ranks| shape.rank < ranks.get()) else {
-            return fail(ErrorCode::PLAN_RANKS, u64::from(shape.rank) + 1, u64::from(shape.ranks));
+        shape.extents(tables)?;
+        let shape = &Shape { count: shape.largest_block(tables), ..*shape };
+        let Some(ranks) = NonZero::new(shape.ranks) else {
+            return fail(ErrorCode::PLAN_RANKS, 1, 0);
         };
         // No algorithm needs 0 threads.
         let threads = shape.threads.min(Needs::of(shape.algorithm, shape.ranks).threads);
@@ -154,14 +183,15 @@ impl Plan {
         &self.shape
     }
 
-    /// Writes the tasks of chunk `index` (below [`chunks`](Self::chunks)) to `sink`.
+    /// Writes the tasks of chunk `index` (below [`chunks`](Self::chunks)) to `sink`. The tables are those of planning.
     ///
     /// # Errors
     /// What the sink refuses.
-    pub fn emit<S: TaskSink>(&self, index: u64, sink: &mut S) -> Result<(), ErrorCode> {
+    pub fn emit<S: TaskSink>(&self, index: u64, tables: &Tables<'_>, sink: &mut S) -> Result<(), ErrorCode> {
         let first = index * self.chunk;
-        let len = self.chunk.min(self.shape.count - first);
-        Emitter::new(self, Chunk { first, len }, sink).run()
+        let count =
+            if self.shape.op == OpKind::Barrier { 0 } else { self.chunk.min(self.shape.count - first) };
+        Emitter::new(self, ElementRange { first, count }, tables, sink).run()
     }
 
     /// The reduction of this shape.
@@ -170,26 +200,21 @@ impl Plan {
     }
 }
 
-/// Elements `first .. first + len` of each rank's share.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Chunk {
-    pub(crate) first: u64,
-    pub(crate) len: u64,
-}
-
 impl Needs {
     /// Returns what `algorithm` uses on `ranks` ranks.
     #[must_use]
     pub fn of(algorithm: Algorithm, ranks: u32) -> Self {
         let subs = match algorithm {
             _ if ranks == 1 => 0,
-            Algorithm::Ring | Algorithm::HalvingDoubling => 0,
             // NHR shares its copies between two threads.
-            Algorithm::Nhr => 1,
-            // Mesh: one sub thread per peer, so that each transfer runs on its own link.
-            Algorithm::MeshOneShot | Algorithm::MeshTwoShot => {
-                u16::try_from(ranks - 1).unwrap_or(u16::MAX - 1)
-            }
+            Algorithm::Nhr | Algorithm::Nb => 1,
+            // One sub thread per peer, so that each transfer runs on its own link.
+            Algorithm::MeshOneShot
+            | Algorithm::MeshTwoShot
+            | Algorithm::MeshChunk
+            | Algorithm::Strict
+            | Algorithm::Star => u16::try_from(ranks - 1).unwrap_or(u16::MAX - 1),
+            _ => 0,
         };
         Self {
             threads: subs + 1,
@@ -200,9 +225,47 @@ impl Needs {
     }
 }
 
+/// How an algorithm carries out an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Passes of steps over slices of a work area.
+    Steps,
+    /// Every rank with every other at once, twice at most, reduced in rank order.
+    Mesh,
+    /// Blocks that go from one rank straight to another.
+    Exchange,
+}
+
+/// Returns how `algorithm` carries out `op`; `None` where it does not.
+pub(crate) fn family(op: OpKind, algorithm: Algorithm) -> Option<Family> {
+    use Algorithm as A;
+    use Family::{Exchange, Mesh, Steps};
+    use OpKind as O;
+    Some(match (op, algorithm) {
+        (O::AllReduce, A::Ring | A::HalvingDoubling | A::Nhr | A::Nb | A::Tree) => Steps,
+        (O::AllReduce, A::MeshOneShot | A::MeshTwoShot | A::Strict) => Mesh,
+        (O::AllReduce, A::Star) => Exchange,
+        (O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV, A::Ring | A::Nhr | A::Nb) => {
+            Steps
+        }
+        (
+            O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV,
+            A::MeshOneShot | A::Pairwise,
+        ) => Exchange,
+        (O::ReduceScatter | O::ReduceScatterV, A::Strict) => Exchange,
+        (O::Broadcast | O::Reduce, A::Ring | A::Nhr | A::Nb | A::Tree) => Steps,
+        (O::Scatter | O::Gather, A::Nhr | A::Tree) => Steps,
+        (O::Broadcast | O::Reduce | O::Scatter | O::Gather, A::Star) => Exchange,
+        (O::AllToAll | O::AllToAllV | O::SendReceive, A::MeshOneShot | A::Pairwise) => Exchange,
+        (O::Barrier, A::Ring | A::Nhr | A::Nb) => Steps,
+        _ => return None,
+    })
+}
+
 /// Returns whether an operation can be carried out by an algorithm.
-fn exists(op: OpKind, algorithm: Algorithm) -> bool {
-    op == OpKind::AllReduce || matches!(algorithm, Algorithm::Ring | Algorithm::Nhr)
+#[must_use]
+pub fn exists(op: OpKind, algorithm: Algorithm) -> bool {
+    family(op, algorithm).is_some()
 }
 
 /// How the scratch buffer of one rank is laid out for a full chunk.
@@ -216,67 +279,62 @@ pub(crate) struct Layout {
     pub(crate) area: u64,
 }
 
-/// Returns the scratch with which a shape runs in one chunk, bytes; its own scratch length does not matter.
+/// Returns the scratch with which a shape runs in one chunk, bytes; its own scratch length does not matter. The count
+/// of an operation with a vector is its largest block's.
 #[must_use]
 pub fn scratch_bytes(shape: &Shape) -> u64 {
     let whole = if shape.chunk == 0 { shape.count } else { shape.chunk.min(shape.count) };
-    let area = match shape.algorithm {
-        Algorithm::MeshTwoShot => whole / u64::from(shape.ranks) + u64::from(shape.ranks),
-        _ => whole,
-    };
+    let area =
+        if has_slice_slots(shape) { whole / u64::from(shape.ranks) + u64::from(shape.ranks) } else { whole };
     let bytes = area.saturating_mul(shape.dtype.size_bytes()).max(1).saturating_add(CHUNK_ALIGN - 1);
     (bytes / CHUNK_ALIGN * CHUNK_ALIGN).saturating_mul(scratch_areas(shape))
 }
 
-/// Returns the number of scratch areas of one chunk (two-shot: of one slice) each.
+/// Returns whether the slots in scratch hold one slice each, instead of a whole chunk.
+fn has_slice_slots(shape: &Shape) -> bool {
+    family(shape.op, shape.algorithm) == Some(Family::Mesh) && shape.algorithm != Algorithm::MeshOneShot
+}
+
+/// Returns the number of scratch areas of one chunk (or one slice) each.
 fn scratch_areas(shape: &Shape) -> u64 {
-    let direct = shape.staging == Staging::Direct;
     let ranks = u64::from(shape.ranks);
-    let landing = u64::from(shape.op != OpKind::AllGather && !shape.inline_reduce);
-    match shape.op {
-        _ if is_mesh(shape.algorithm) => {
-            if direct {
-                0
-            } else {
-                ranks
-            }
-        }
-        OpKind::AllReduce => landing + u64::from(!direct),
-        OpKind::AllGather => {
-            if direct {
-                0
-            } else {
-                ranks
-            }
-        }
-        OpKind::ReduceScatter => ranks * (1 + landing),
+    let staged = u64::from(shape.staging == Staging::Scratch);
+    let landing = u64::from(shape.op.reduces() && !shape.inline_reduce);
+    match (family(shape.op, shape.algorithm), shape.op) {
+        // What is received comes from the root alone.
+        (Some(Family::Exchange), OpKind::Broadcast | OpKind::Scatter) => staged,
+        (Some(Family::Exchange | Family::Mesh), _) => staged * ranks,
+        (_, OpKind::Barrier) => 0,
+        _ => (staged + landing) * areas_of_work(shape),
     }
 }
 
-pub(crate) fn is_mesh(algorithm: Algorithm) -> bool {
-    matches!(algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot)
+/// Areas that the work of a step algorithm takes: one, or one per block.
+fn areas_of_work(shape: &Shape) -> u64 {
+    match shape.op {
+        OpKind::AllReduce | OpKind::Broadcast | OpKind::Reduce | OpKind::Barrier => 1,
+        _ => u64::from(shape.ranks),
+    }
 }
 
 /// Returns the elements per full chunk and rank: at least 1.
 fn chunk_elements(shape: &Shape) -> Result<u64, PlanError> {
-    let direct = shape.staging == Staging::Direct;
     let element = shape.dtype.size_bytes();
     let ranks = u64::from(shape.ranks);
-    let mesh = is_mesh(shape.algorithm);
-    if direct && (shape.op == OpKind::ReduceScatter || (mesh && (!shape.inline_reduce || shape.in_place))) {
+    if shape.staging == Staging::Direct && !shape.works_directly() {
         return Err(PlanError { code: ErrorCode::PLAN_STAGING, need: 0, limit: 0 });
     }
     let areas = scratch_areas(shape);
     let area = shape.scratch_len.checked_div(areas).map(|bytes| bytes / CHUNK_ALIGN * CHUNK_ALIGN / element);
-    let fits = match (area, shape.algorithm) {
-        (None, _) => shape.count,
+    let fits = match area {
+        None => shape.count,
         // Slots hold one slice each; the last chunk's tail may make its last slice longer by ranks − 1.
-        (Some(area), Algorithm::MeshTwoShot) => area.saturating_sub(ranks - 1).saturating_mul(ranks),
-        (Some(area), _) => area,
+        Some(area) if has_slice_slots(shape) => area.saturating_sub(ranks - 1).saturating_mul(ranks),
+        Some(area) => area,
     };
     if fits == 0 {
-        // One element of each slice; two-shot's last slice may be the longest.
-        let elements = if shape.algorithm == Algorithm::MeshTwoShot { ranks } else { 1 };
+        // One element of each slice; where slots hold slices, the last may be the longest.
+        let elements = if has_slice_slots(shape) { ranks } else { 1 };
         let need = areas * (elements * element).next_multiple_of(CHUNK_ALIGN);
         return Err(PlanError { code: ErrorCode::PLAN_SCRATCH, need, limit: shape.scratch_len });
     }
@@ -289,52 +347,14 @@ impl Plan {
     pub(crate) fn layout(&self) -> Layout {
         let shape = &self.shape;
         let direct = shape.staging == Staging::Direct;
-        let ranks = NonZero::<u64>::from(self.ranks);
         // The whole scratch buffer is shared out, whatever the chunk: a place does not depend on the count.
         let areas = NonZero::new(scratch_areas(shape));
         let area = areas.map_or(0, |areas| shape.scratch_len / areas / CHUNK_ALIGN * CHUNK_ALIGN);
-        let work_areas = match shape.op {
-            _ if direct => 0,
-            OpKind::AllReduce => 1,
-            OpKind::AllGather | OpKind::ReduceScatter => ranks.get(),
-        };
+        let work_areas = if direct { 0 } else { areas_of_work(shape) };
         Layout {
             work: if direct { RegionKind::Output } else { RegionKind::Scratch },
             landing: work_areas * area,
             area,
-        }
-    }
-
-    /// Returns the slices of the work area for a chunk: one per rank.
-    pub(crate) fn slices(&self, chunk: Chunk, parts: NonZero<u32>) -> Slices {
-        let shape = &self.shape;
-        let element = shape.dtype.size_bytes();
-        let direct = shape.staging == Staging::Direct;
-        match shape.op {
-            OpKind::AllReduce => {
-                let base = if direct { chunk.first * element } else { 0 };
-                Slices::cut(base, chunk.len, parts, element)
-            }
-            OpKind::AllGather | OpKind::ReduceScatter => {
-                let (base, stride) = if direct {
-                    (chunk.first * element, shape.count * element)
-                } else {
-                    (0, self.layout().area)
-                };
-                Slices::blocks(base, stride, chunk.len * element, parts)
-            }
-        }
-    }
-
-    /// Returns the landing slices that mirror [`slices`](Self::slices).
-    pub(crate) fn landing(&self, chunk: Chunk, parts: NonZero<u32>) -> Slices {
-        let element = self.shape.dtype.size_bytes();
-        let Layout { landing, area, .. } = self.layout();
-        match self.shape.op {
-            OpKind::AllReduce => Slices::cut(landing, chunk.len, parts, element),
-            OpKind::AllGather | OpKind::ReduceScatter => {
-                Slices::blocks(landing, area, chunk.len * element, parts)
-            }
         }
     }
 
@@ -346,13 +366,9 @@ impl Plan {
         if self.shape.piece == 0 { DEFAULT } else { asked.unwrap_or(LEAST) }
     }
 
-    /// Returns the slices that an all-reduce works on: one per rank, for halving-doubling one per rank of its core,
-    /// the largest power of two; the ranks above that are folded in first and out last.
+    /// Returns the slices that a step algorithm works on.
     pub(crate) fn parts(&self) -> NonZero<u32> {
-        match self.shape.algorithm {
-            Algorithm::HalvingDoubling => NonZero::new(1 << self.ranks.ilog2()).unwrap_or(self.ranks),
-            _ => self.ranks,
-        }
+        schedule::core(self.shape.algorithm, self.ranks)
     }
 
     /// Returns the thread that serves the `index`-th peer or part.

@@ -1,137 +1,273 @@
 //! Schedules of the step algorithms: who exchanges which slices with whom in each step.
 //!
+//! A schedule counts *members*: ranks of a group, numbered from the root on (see [`Group`](crate::group::Group)).
 //! Facts: `features.md` T1…T10 and `algorithms.md` section 2 of the design documents; NHR's formulas were simulated
 //! for 2 to 69 ranks there.
 
 use core::num::NonZero;
 
-use task_graph::Rank;
-use wire::launch::Algorithm;
+use wire::launch::{Algorithm, OpKind};
 
 use crate::slices::SliceSet;
 
-/// One step of one rank.
+/// What one member does with one other in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
-    pub(crate) to: Rank,
-    pub(crate) from: Rank,
-    pub(crate) send: SliceSet,
-    pub(crate) receive: SliceSet,
+pub(crate) struct Leg {
+    /// The other member.
+    pub(crate) member: u32,
+    pub(crate) set: SliceSet,
 }
 
-/// The schedule of one rank among `ranks` (1 or more; halving-doubling: a power of two).
+/// One step of one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) send: Option<Leg>,
+    pub(crate) receive: Option<Leg>,
+}
+
+/// A pass over the members: what holds afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// The members above the core, a power of two, have handed everything to the member `core` below.
+    FoldIn,
+    /// Member m holds slice m, reduced.
+    ReduceScatter,
+    /// Every member holds all slices, of which member m held slice m.
+    AllGather,
+    /// The members above the core have everything.
+    FoldOut,
+    /// Member 0 holds everything, reduced.
+    Reduce,
+    /// Every member holds everything, which member 0 held.
+    Broadcast,
+    /// Member m holds slice m, all of which member 0 held.
+    Scatter,
+    /// Member 0 holds all slices, of which member m held slice m.
+    Gather,
+}
+
+impl Pass {
+    /// Returns the passes of an operation. Those that work on slices come before those that spread them.
+    pub(crate) fn of(op: OpKind, algorithm: Algorithm, folded: bool) -> [Option<Self>; 4] {
+        let whole = matches!(algorithm, Algorithm::Tree);
+        let chain = algorithm == Algorithm::Ring;
+        let fold = |pass| folded.then_some(pass);
+        match op {
+            OpKind::AllReduce if whole => [Some(Self::Reduce), Some(Self::Broadcast), None, None],
+            OpKind::AllReduce => {
+                [fold(Self::FoldIn), Some(Self::ReduceScatter), Some(Self::AllGather), fold(Self::FoldOut)]
+            }
+            OpKind::ReduceScatter | OpKind::ReduceScatterV => [Some(Self::ReduceScatter), None, None, None],
+            OpKind::Broadcast if whole || chain => [Some(Self::Broadcast), None, None, None],
+            OpKind::Broadcast => [Some(Self::Scatter), Some(Self::AllGather), None, None],
+            OpKind::Reduce if whole || chain => [Some(Self::Reduce), None, None, None],
+            OpKind::Reduce => [Some(Self::ReduceScatter), Some(Self::Gather), None, None],
+            OpKind::Scatter => [Some(Self::Scatter), None, None, None],
+            OpKind::Gather => [Some(Self::Gather), None, None, None],
+            _ => [Some(Self::AllGather), None, None, None],
+        }
+    }
+
+    /// Returns whether what arrives is reduced into what is there.
+    pub(crate) fn reduces(self) -> bool {
+        matches!(self, Self::FoldIn | Self::ReduceScatter | Self::Reduce)
+    }
+}
+
+/// One pass of one member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     algorithm: Algorithm,
-    rank: u32,
-    ranks: NonZero<u32>,
+    pass: Pass,
+    member: u32,
+    members: NonZero<u32>,
+    /// Slices: the members, of halving-doubling the largest power of two among them.
+    core: NonZero<u32>,
 }
 
 impl Schedule {
-    pub(crate) fn new(algorithm: Algorithm, rank: u32, ranks: NonZero<u32>) -> Self {
-        Self { algorithm, rank, ranks }
+    pub(crate) fn new(algorithm: Algorithm, pass: Pass, member: u32, members: NonZero<u32>) -> Self {
+        Self { algorithm, pass, member, members, core: core(algorithm, members) }
     }
 
-    /// Returns the number of steps of either half.
+    /// Returns the number of steps.
     pub(crate) fn steps(self) -> u32 {
-        match self.algorithm {
-            Algorithm::Ring => self.ranks.get() - 1,
-            _ => ceil_log2(self.ranks),
+        let (members, core) = (self.members.get(), self.core.get());
+        match (self.pass, self.algorithm) {
+            (Pass::FoldIn | Pass::FoldOut, _) => 1,
+            (Pass::ReduceScatter | Pass::AllGather, Algorithm::Ring) => members - 1,
+            (Pass::Reduce | Pass::Broadcast, Algorithm::Ring) => core + members - 2,
+            _ => ceil_log2(self.core),
         }
     }
 
-    /// Returns step `step` of the reduce-scatter half. Afterwards rank r holds slice r, complete.
+    /// Returns step `step`.
     #[inline]
-    pub(crate) fn reduce_scatter(self, step: u32) -> Step {
-        let Self { rank, ranks, .. } = self;
+    pub(crate) fn step(self, step: u32) -> Step {
+        match (self.pass, self.algorithm) {
+            (Pass::ReduceScatter, _) if self.member < self.core.get() => self.reduce_scatter(step),
+            (Pass::AllGather, _) if self.member < self.core.get() => self.all_gather(step),
+            (Pass::ReduceScatter | Pass::AllGather, _) => Step { send: None, receive: None },
+            (Pass::FoldIn, _) => self.fold(),
+            (Pass::FoldOut, _) => self.fold().reversed(),
+            (Pass::Broadcast, Algorithm::Ring) => self.chain(step, self.member),
+            (Pass::Reduce, Algorithm::Ring) => self.chain(step, self.members.get() - 1 - self.member),
+            (Pass::Scatter | Pass::Broadcast, _) => self.tree(self.steps() - 1 - step),
+            (Pass::Gather | Pass::Reduce, _) => self.tree(step).reversed(),
+        }
+    }
+
+    #[inline]
+    fn reduce_scatter(self, step: u32) -> Step {
+        let (member, members) = (self.member, self.core);
         match self.algorithm {
             Algorithm::Ring => {
-                let one = |back| SliceSet::Stepped {
-                    first: minus(rank, back, ranks),
-                    count: 1,
-                    back: 0,
-                    parts: ranks,
-                };
-                Step {
-                    to: plus(rank, 1, ranks),
-                    from: minus(rank, 1, ranks),
-                    send: one(step + 1),
-                    receive: one(step + 2),
-                }
+                let one = |back| single(minus(member, back, members), members);
+                both((plus(member, 1, members), one(step + 1)), (minus(member, 1, members), one(step + 2)))
             }
             // Halving: the distance descends from N/2, each time the half that holds the own slice is kept.
             Algorithm::HalvingDoubling => {
-                let distance = ranks.get() >> (step + 1);
-                let keep = rank & !(distance - 1);
-                Step {
-                    to: rank ^ distance,
-                    from: rank ^ distance,
-                    send: SliceSet::Together { first: keep ^ distance, count: distance },
-                    receive: SliceSet::Together { first: keep, count: distance },
-                }
+                let distance = members.get() >> (step + 1);
+                let keep = member & !(distance - 1);
+                let half = |first| SliceSet::Together { first, count: distance };
+                both((member ^ distance, half(keep ^ distance)), (member ^ distance, half(keep)))
+            }
+            // As NHR, around the circle the other way.
+            Algorithm::Nb => {
+                let distance = 1 << step;
+                let (to, from) = (plus(member, distance, members), minus(member, distance, members));
+                let set = |first| spaced(first, members.get().saturating_sub(2 << step), step, members);
+                both((to, set(to)), (from, set(member)))
             }
             _ => {
                 let distance = 1 << step;
-                let (to, from) = (minus(rank, distance, ranks), plus(rank, distance, ranks));
-                let set = |first| nhr_set(first, step, ranks);
-                Step { to, from, send: set(to), receive: set(rank) }
+                let (to, from) = (minus(member, distance, members), plus(member, distance, members));
+                let set = |first| spaced(first, 2 << step, step, members);
+                both((to, set(to)), (from, set(member)))
             }
         }
     }
 
-    /// Returns step `step` of the all-gather half: the reduce-scatter half run backwards.
     #[inline]
-    pub(crate) fn all_gather(self, step: u32) -> Step {
+    fn all_gather(self, step: u32) -> Step {
+        let (member, members) = (self.member, self.core);
         match self.algorithm {
             Algorithm::Ring => {
-                let Self { rank, ranks, .. } = self;
-                let one = |back| SliceSet::Stepped {
-                    first: minus(rank, back, ranks),
-                    count: 1,
-                    back: 0,
-                    parts: ranks,
-                };
-                Step {
-                    to: plus(rank, 1, ranks),
-                    from: minus(rank, 1, ranks),
-                    send: one(step),
-                    receive: one(step + 1),
-                }
+                let one = |back| single(minus(member, back, members), members);
+                both((plus(member, 1, members), one(step)), (minus(member, 1, members), one(step + 1)))
             }
-            _ => {
-                let back = self.reduce_scatter(self.steps() - 1 - step);
-                Step { to: back.from, from: back.to, send: back.receive, receive: back.send }
+            // Bruck: everything held so far goes `distance` back, as far as it is missing there.
+            Algorithm::Nb => {
+                let distance = 1 << step;
+                let count = (members.get() - distance).min(distance);
+                let set = |first| SliceSet::Stepped { first, count, back: members.get() - 1, parts: members };
+                let from = plus(member, distance, members);
+                both((minus(member, distance, members), set(member)), (from, set(from)))
             }
+            // The reduce-scatter run backwards.
+            _ => self.reduce_scatter(self.steps() - 1 - step).reversed(),
+        }
+    }
+
+    /// The members from the core on hand everything they have to the member `core` below.
+    fn fold(self) -> Step {
+        let (member, core) = (self.member, self.core.get());
+        let all = SliceSet::Together { first: 0, count: core };
+        let above = member + core;
+        Step {
+            send: (member >= core).then(|| Leg { member: member - core, set: all }),
+            receive: (above < self.members.get()).then_some(Leg { member: above, set: all }),
+        }
+    }
+
+    /// Slice after slice along a chain of all members; `place` is this member's place in it, counted from the source.
+    fn chain(self, step: u32, place: u32) -> Step {
+        let slices = self.core.get();
+        let leg = |member: Option<u32>, slice: Option<u32>| {
+            let slice = slice.filter(|&slice| slice < slices)?;
+            Some(Leg { member: member?, set: single(slice, self.core) })
+        };
+        let reducing = self.pass == Pass::Reduce;
+        let ahead = (place + 1 < self.members.get()).then_some(());
+        let towards = |up: bool| match up != reducing {
+            true => self.member.checked_add(1),
+            false => self.member.checked_sub(1),
+        };
+        Step {
+            send: leg(ahead.and_then(|()| towards(true)), step.checked_sub(place)),
+            receive: leg((place > 0).then(|| towards(false)).flatten(), (step + 1).checked_sub(place)),
+        }
+    }
+
+    /// The binomial tree at distance 2^`power`, away from member 0.
+    fn tree(self, power: u32) -> Step {
+        let (member, members) = (self.member, self.members.get());
+        let distance = 1_u32 << power;
+        let place = member & (2 * distance - 1);
+        let whole = matches!(self.pass, Pass::Reduce | Pass::Broadcast);
+        let set = |first: u32| match whole {
+            true => SliceSet::Together { first: 0, count: self.core.get() },
+            false => SliceSet::Together { first, count: distance.min(members - first) },
+        };
+        let child = member + distance;
+        Step {
+            send: (place == 0 && child < members).then(|| Leg { member: child, set: set(child) }),
+            receive: (place == distance).then(|| Leg { member: member - distance, set: set(member) }),
         }
     }
 }
 
-/// The slices the NHR step of distance 2^`step` moves: every second one going down from `first` in units of the
-/// distance.
+impl Step {
+    /// Returns the step with what was received sent back.
+    fn reversed(self) -> Self {
+        Self { send: self.receive, receive: self.send }
+    }
+}
+
 #[inline]
-fn nhr_set(first: u32, step: u32, ranks: NonZero<u32>) -> SliceSet {
-    let back = 2 << step;
+fn both((to, send): (u32, SliceSet), (from, receive): (u32, SliceSet)) -> Step {
+    Step { send: Some(Leg { member: to, set: send }), receive: Some(Leg { member: from, set: receive }) }
+}
+
+/// Returns the slices that an algorithm works on: one per member, for halving-doubling one per member of its core, the
+/// largest power of two.
+pub(crate) fn core(algorithm: Algorithm, members: NonZero<u32>) -> NonZero<u32> {
+    match algorithm {
+        Algorithm::HalvingDoubling => NonZero::new(1 << members.ilog2()).unwrap_or(members),
+        _ => members,
+    }
+}
+
+#[inline]
+fn single(slice: u32, parts: NonZero<u32>) -> SliceSet {
+    SliceSet::Stepped { first: slice, count: 1, back: 0, parts }
+}
+
+/// The slices the NHR step of distance 2^`step` moves: every second one from `first` on in units of the distance,
+/// `back` at a time.
+#[inline]
+fn spaced(first: u32, back: u32, step: u32, parts: NonZero<u32>) -> SliceSet {
     // In units of 2 · distance, rounded half up.
-    let count = (ranks.get() - 1 + (1 << step)) >> (step + 1);
-    SliceSet::Stepped { first, count, back, parts: ranks }
+    let count = (parts.get() - 1 + (1 << step)) >> (step + 1);
+    SliceSet::Stepped { first, count, back, parts }
 }
 
-/// The rank `distance` (at most `ranks`) ahead, around the circle.
+/// The member `distance` (at most `members`) ahead, around the circle.
 #[inline]
-fn plus(rank: u32, distance: u32, ranks: NonZero<u32>) -> u32 {
-    wrapped(rank + distance, ranks)
+fn plus(member: u32, distance: u32, members: NonZero<u32>) -> u32 {
+    wrapped(member + distance, members)
 }
 
-/// The rank `distance` (at most `ranks`) behind, around the circle.
+/// The member `distance` (at most `members`) behind, around the circle.
 #[inline]
-fn minus(rank: u32, distance: u32, ranks: NonZero<u32>) -> u32 {
-    wrapped(rank + ranks.get() - distance, ranks)
+fn minus(member: u32, distance: u32, members: NonZero<u32>) -> u32 {
+    wrapped(member + members.get() - distance, members)
 }
 
-/// A number below 2 · `ranks`, modulo `ranks`.
+/// A number below 2 · `members`, modulo `members`.
 #[inline]
-pub(crate) fn wrapped(number: u32, ranks: NonZero<u32>) -> u32 {
-    number.checked_sub(ranks.get()).unwrap_or(number)
+pub(crate) fn wrapped(number: u32, members: NonZero<u32>) -> u32 {
+    number.checked_sub(members.get()).unwrap_or(number)
 }
 
 /// Returns ⌈log2 n⌉.

@@ -8,11 +8,13 @@
 use core::num::NonZero;
 
 use task_graph::{ChannelNotify, Rank, RegionId, RegionKind, Span, Task, TaskSink, ThreadId};
-use wire::launch::{Algorithm, OpKind, Staging};
+use wire::launch::{ElementRange, OpKind, Staging};
 use wire::{ErrorCode, Phase, Reduction};
 
-use crate::plan::{Chunk, Layout, Plan};
-use crate::slices::Slices;
+use crate::group::Group;
+use crate::plan::{Family, Layout, Plan, family};
+use crate::slices::{Lengths, Slices};
+use crate::tables::{Half, Tables, Vector};
 
 /// Which of the two notifies of a main-sub pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,7 +26,9 @@ pub(crate) enum Boundary {
 /// Emits the tasks of one chunk.
 pub(crate) struct Emitter<'a, S> {
     pub(crate) plan: &'a Plan,
-    pub(crate) chunk: Chunk,
+    /// The elements of each block, or of the whole, that are at hand.
+    pub(crate) chunk: ElementRange,
+    pub(crate) tables: &'a Tables<'a>,
     pub(crate) layout: Layout,
     pub(crate) element: u64,
     pub(crate) sink: &'a mut S,
@@ -33,29 +37,35 @@ pub(crate) struct Emitter<'a, S> {
 pub(crate) type Emitted = Result<(), ErrorCode>;
 
 impl<'a, S: TaskSink> Emitter<'a, S> {
-    pub(crate) fn new(plan: &'a Plan, chunk: Chunk, sink: &'a mut S) -> Self {
+    pub(crate) fn new(plan: &'a Plan, chunk: ElementRange, tables: &'a Tables<'a>, sink: &'a mut S) -> Self {
         let element = plan.shape().dtype.size_bytes();
-        Self { plan, chunk, layout: plan.layout(), element, sink }
+        Self { plan, chunk, tables, layout: plan.layout(), element, sink }
     }
 
     pub(crate) fn run(&mut self) -> Emitted {
-        if self.plan.shape().ranks == 1 {
+        let shape = self.plan.shape();
+        if shape.ranks == 1 {
             return self.single_rank();
         }
-        match self.plan.shape().algorithm {
-            Algorithm::Ring | Algorithm::HalvingDoubling | Algorithm::Nhr => self.step_algorithm(),
-            Algorithm::MeshOneShot | Algorithm::MeshTwoShot => self.mesh_algorithm(),
+        match family(shape.op, shape.algorithm).ok_or(ErrorCode::PLAN_OP)? {
+            Family::Steps => self.step_algorithm(),
+            Family::Mesh => self.mesh_algorithm(),
+            // Read in rank order, as the mesh does it.
+            Family::Exchange if shape.op.reduces() && shape.staging == Staging::Direct => {
+                self.mesh_algorithm()
+            }
+            Family::Exchange => self.exchange_algorithm(),
         }
     }
 
     /// One rank: a straight copy, no scratch, no communication.
     fn single_rank(&mut self) -> Emitted {
         self.sink.mark(Phase::Run, 0);
-        let bytes = (self.chunk.first * self.element, self.chunk.len * self.element);
+        let Some((input, output)) = self.own_copy() else { return Ok(()) };
         self.copy_unless_in_place(
             ThreadId::MAIN,
-            own(RegionKind::Output, bytes),
-            own(RegionKind::Input, bytes),
+            own(RegionKind::Output, output),
+            own(RegionKind::Input, input),
         )
     }
 
@@ -93,6 +103,108 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         self.mesh_finish()
     }
 
+    /// Returns the ranks, numbered from the root on.
+    pub(crate) fn group(&self) -> Group {
+        Group::all(self.plan.ranks(), self.plan.shape().root)
+    }
+
+    /// Returns the half of the vector that has a block per rank, and the chunk's part of those blocks.
+    fn lengths(&self) -> Option<Lengths<'a>> {
+        let shape = self.plan.shape();
+        let half = match shape.op {
+            OpKind::AllGatherV => Half::Receive,
+            OpKind::ReduceScatterV => Half::Send,
+            _ => return None,
+        };
+        let vector = Vector { rows: self.tables.vector, half };
+        Some(Lengths { vector, chunk: self.chunk, element: self.element })
+    }
+
+    /// Returns whether the operation has one block per rank, instead of the same elements at all ranks.
+    pub(crate) fn has_blocks(&self) -> bool {
+        let op = self.plan.shape().op;
+        !matches!(op, OpKind::AllReduce | OpKind::Broadcast | OpKind::Reduce | OpKind::Barrier)
+    }
+
+    /// Returns the chunk's slices of the work area, by member.
+    pub(crate) fn slices(&self, parts: NonZero<u32>) -> Slices<'a> {
+        let direct = self.plan.shape().staging == Staging::Direct;
+        let first = self.chunk.first * self.element;
+        match self.lengths() {
+            _ if !self.has_blocks() => {
+                Slices::cut(if direct { first } else { 0 }, self.chunk.count, parts, self.element)
+            }
+            Some(lengths) => Slices::uneven(0, self.layout.area, lengths, parts),
+            None => {
+                let (base, stride) = if direct {
+                    (first, self.plan.shape().count * self.element)
+                } else {
+                    (0, self.layout.area)
+                };
+                Slices::blocks(base, stride, self.chunk.count * self.element, parts)
+            }
+        }
+    }
+
+    /// Returns the landing slices that mirror [`slices`](Self::slices).
+    pub(crate) fn landing(&self, parts: NonZero<u32>) -> Slices<'a> {
+        let Layout { landing, area, .. } = self.layout;
+        match self.lengths() {
+            _ if !self.has_blocks() => Slices::cut(landing, self.chunk.count, parts, self.element),
+            Some(lengths) => Slices::uneven(landing, area, lengths, parts),
+            None => Slices::blocks(landing, area, self.chunk.count * self.element, parts),
+        }
+    }
+
+    /// The chunk's part of elements `range` of a user's buffer, bytes.
+    pub(crate) fn clip(&self, range: ElementRange) -> (u64, u64) {
+        let ElementRange { first, count } = self.chunk;
+        let len = range.count.saturating_sub(first).min(count);
+        ((range.first + first.min(range.count)) * self.element, len * self.element)
+    }
+
+    /// The chunk's part of the block of rank `index` in the buffer that has one per rank: the input where `half` is
+    /// what is sent, the output where it is what is received.
+    pub(crate) fn block(&self, half: Half, index: Rank) -> (u64, u64) {
+        let shape = self.plan.shape();
+        let range = if shape.op.has_vector() {
+            Vector { rows: self.tables.vector, half }.block(index)
+        } else {
+            ElementRange { first: u64::from(index) * shape.count, count: shape.count }
+        };
+        self.clip(range)
+    }
+
+    /// The chunk's part of a buffer that is one block: this rank's own.
+    pub(crate) fn share(&self) -> (u64, u64) {
+        let shape = self.plan.shape();
+        let vector = |half| Vector { rows: self.tables.vector, half }.block(shape.rank).count;
+        let count = match shape.op {
+            OpKind::AllGatherV => vector(Half::Receive),
+            OpKind::ReduceScatterV => vector(Half::Send),
+            _ => shape.count,
+        };
+        self.clip(ElementRange { first: 0, count })
+    }
+
+    /// The bytes of this rank's input that are a part of its own output, with their place there; `None` where nothing
+    /// stays.
+    pub(crate) fn own_copy(&self) -> Option<((u64, u64), (u64, u64))> {
+        let shape = self.plan.shape();
+        let (sent, received) = (self.block(Half::Send, shape.rank), self.block(Half::Receive, shape.rank));
+        Some(match shape.op {
+            OpKind::AllReduce => (self.share(), self.share()),
+            OpKind::AllGather | OpKind::AllGatherV => (self.share(), received),
+            OpKind::ReduceScatter | OpKind::ReduceScatterV => (sent, self.share()),
+            OpKind::AllToAll | OpKind::AllToAllV | OpKind::SendReceive => (sent, received),
+            _ if shape.rank != shape.root => return None,
+            OpKind::Broadcast | OpKind::Reduce => (self.share(), self.share()),
+            OpKind::Scatter => (sent, self.share()),
+            OpKind::Gather => (self.share(), received),
+            OpKind::Barrier => return None,
+        })
+    }
+
     /// The main thread lets every sub thread go.
     pub(crate) fn start_subs(&mut self, boundary: Boundary) -> Emitted {
         for sub in 1..self.plan.threads() {
@@ -117,30 +229,23 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     /// Copies user data into the work area, shared among the threads.
     fn pre_copy(&mut self) -> Emitted {
         let shape = self.plan.shape();
-        let (first, len) = (self.chunk.first * self.element, self.chunk.len * self.element);
-        let slices = self.plan.slices(self.chunk, self.plan.ranks());
+        let root = shape.rank == shape.root;
         match shape.op {
-            OpKind::AllReduce => {
-                let base = if shape.staging == Staging::Direct { first } else { 0 };
-                self.shared_copy((self.layout.work, base), (RegionKind::Input, first))
-            }
-            OpKind::AllGather => {
-                let work = own(self.layout.work, slices.get(shape.rank));
-                let input = own(RegionKind::Input, (first, len));
+            OpKind::AllReduce | OpKind::Reduce => self.whole_to_work(),
+            OpKind::Broadcast if root => self.whole_to_work(),
+            OpKind::AllGather | OpKind::AllGatherV | OpKind::Gather => {
+                let slices = self.slices(self.plan.ranks());
+                let work = own(self.layout.work, slices.get(self.group().member(shape.rank)));
+                let input = own(RegionKind::Input, self.share());
                 if shape.staging == Staging::Direct {
                     self.copy_unless_in_place(ThreadId::MAIN, work, input)
                 } else {
                     self.copy(ThreadId::MAIN, work, input)
                 }
             }
-            OpKind::ReduceScatter => {
-                for block in 0..shape.ranks {
-                    let offset = u64::from(block) * shape.count * self.element + first;
-                    let work = own(self.layout.work, slices.get(block));
-                    self.copy(self.copier(block), work, own(RegionKind::Input, (offset, len)))?;
-                }
-                Ok(())
-            }
+            OpKind::ReduceScatter | OpKind::ReduceScatterV => self.blocks(Half::Send),
+            OpKind::Scatter if root => self.blocks(Half::Send),
+            _ => Ok(()),
         }
     }
 
@@ -150,29 +255,52 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         if shape.staging == Staging::Direct {
             return Ok(());
         }
-        let (first, len) = (self.chunk.first * self.element, self.chunk.len * self.element);
-        let slices = self.plan.slices(self.chunk, self.plan.ranks());
+        let root = shape.rank == shape.root;
+        let first = self.chunk.first * self.element;
         match shape.op {
-            OpKind::AllReduce => self.shared_copy((RegionKind::Output, first), (self.layout.work, 0)),
-            OpKind::AllGather => {
-                for block in 0..shape.ranks {
-                    let offset = u64::from(block) * shape.count * self.element + first;
-                    let work = own(self.layout.work, slices.get(block));
-                    self.copy(self.copier(block), own(RegionKind::Output, (offset, len)), work)?;
-                }
-                Ok(())
+            // In place, the root has had the result all along.
+            OpKind::Broadcast if root && shape.in_place => Ok(()),
+            OpKind::AllReduce | OpKind::Broadcast => {
+                self.shared_copy((RegionKind::Output, first), (self.layout.work, 0))
             }
-            OpKind::ReduceScatter => {
-                let work = own(self.layout.work, slices.get(shape.rank));
-                self.copy(ThreadId::MAIN, own(RegionKind::Output, (first, len)), work)
+            OpKind::Reduce if root => self.shared_copy((RegionKind::Output, first), (self.layout.work, 0)),
+            OpKind::AllGather | OpKind::AllGatherV => self.blocks(Half::Receive),
+            OpKind::Gather if root => self.blocks(Half::Receive),
+            OpKind::ReduceScatter | OpKind::ReduceScatterV | OpKind::Scatter => {
+                let slices = self.slices(self.plan.ranks());
+                let work = own(self.layout.work, slices.get(self.group().member(shape.rank)));
+                self.copy(ThreadId::MAIN, own(RegionKind::Output, self.share()), work)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Copies the elements at hand from the input to the start of the work area.
+    fn whole_to_work(&mut self) -> Emitted {
+        let first = self.chunk.first * self.element;
+        let base = if self.plan.shape().staging == Staging::Direct { first } else { 0 };
+        self.shared_copy((self.layout.work, base), (RegionKind::Input, first))
+    }
+
+    /// Copies every rank's block from the input to the work area, or from there to the output.
+    fn blocks(&mut self, half: Half) -> Emitted {
+        let (slices, group) = (self.slices(self.plan.ranks()), self.group());
+        for member in 0..self.plan.shape().ranks {
+            let rank = group.rank(member);
+            let work = own(self.layout.work, slices.get(member));
+            let (thread, block) = (self.copier(rank), self.block(half, rank));
+            match half {
+                Half::Send => self.copy(thread, work, own(RegionKind::Input, block))?,
+                Half::Receive => self.copy(thread, own(RegionKind::Output, block), work)?,
             }
         }
+        Ok(())
     }
 
     /// Copies the chunk's elements, shared among the threads by whole slices.
     fn shared_copy(&mut self, dst: (RegionKind, u64), src: (RegionKind, u64)) -> Emitted {
         let parts = self.plan.shape().ranks;
-        let slices = Slices::cut(0, self.chunk.len, self.plan.ranks(), self.element);
+        let slices = Slices::cut(0, self.chunk.count, self.plan.ranks(), self.element);
         let threads = NonZero::<u32>::from(self.plan.thread_count());
         let direct = dst.0 == RegionKind::Output && src.0 == RegionKind::Input;
         let mut first = 0;
@@ -204,7 +332,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     }
 
     /// Copies input to output, unless they are the same memory.
-    fn copy_unless_in_place(&mut self, thread: ThreadId, dst: Span, src: Span) -> Emitted {
+    pub(crate) fn copy_unless_in_place(&mut self, thread: ThreadId, dst: Span, src: Span) -> Emitted {
         if self.plan.shape().in_place { Ok(()) } else { self.copy(thread, dst, src) }
     }
 

@@ -2,35 +2,58 @@
 
 use core::num::NonZero;
 
+use wire::launch::ElementRange;
+
 use crate::schedule::wrapped;
+use crate::tables::Vector;
 
 /// Consecutive or strided parts of one region, bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slices {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slices<'a> {
     base: u64,
     stride: u64,
     unit: u64,
     last: u64,
     parts: NonZero<u32>,
+    /// Lengths of their own, where the operation has a vector.
+    lengths: Option<Lengths<'a>>,
 }
 
-impl Slices {
+/// The lengths of the blocks of a vector within one chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lengths<'a> {
+    pub(crate) vector: Vector<'a>,
+    /// Elements of each block that the chunk has.
+    pub(crate) chunk: ElementRange,
+    pub(crate) element: u64,
+}
+
+impl<'a> Slices<'a> {
     /// Cuts `count` elements into `parts` slices of ⌊count / parts⌋; the tail goes to the last.
     pub(crate) fn cut(base: u64, count: u64, parts: NonZero<u32>, element: u64) -> Self {
         let unit = count / NonZero::<u64>::from(parts) * element;
         let last = count * element - unit * u64::from(parts.get() - 1);
-        Self { base, stride: unit, unit, last, parts }
+        Self { base, stride: unit, unit, last, parts, lengths: None }
     }
 
     /// Makes `parts` slices of `len` bytes, `stride` bytes apart.
     pub(crate) fn blocks(base: u64, stride: u64, len: u64, parts: NonZero<u32>) -> Self {
-        Self { base, stride, unit: len, last: len, parts }
+        Self { base, stride, unit: len, last: len, parts, lengths: None }
+    }
+
+    /// Makes `parts` slices with lengths of their own, `stride` bytes apart.
+    pub(crate) fn uneven(base: u64, stride: u64, lengths: Lengths<'a>, parts: NonZero<u32>) -> Self {
+        Self { base, stride, unit: 0, last: 0, parts, lengths: Some(lengths) }
     }
 
     /// Returns offset and length of one slice.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> (u64, u64) {
-        let len = if index + 1 == self.parts.get() { self.last } else { self.unit };
+        let len = match &self.lengths {
+            None if index + 1 == self.parts.get() => self.last,
+            None => self.unit,
+            Some(lengths) => lengths.of(index),
+        };
         (self.base + u64::from(index) * self.stride, len)
     }
 
@@ -44,24 +67,17 @@ impl Slices {
         let (last_start, last_len) = self.get(first + count - 1);
         (start, last_start + last_len - start)
     }
-}
 
-/// The slices that one step moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SliceSet {
-    /// `count` slices: `first`, `first − back`, `first − 2·back` …, modulo `parts`.
-    Stepped { first: u32, count: u32, back: u32, parts: NonZero<u32> },
-    /// `count` slices that lie together, moved as one.
-    Together { first: u32, count: u32 },
-}
-
-impl SliceSet {
-    /// Calls `each` with the index of a slice and the number of slices from there on that move as one.
+    /// Returns the slices of a set as the fewest runs that can be moved as one: first slice and number.
     #[inline]
-    pub(crate) fn runs(self) -> impl Iterator<Item = (u32, u32)> {
-        let (first, steps, back, parts, width) = match self {
-            Self::Stepped { first, count, back, parts } => (first, count, wrapped(back, parts), parts, 1),
-            Self::Together { first, count } => (first, 1, 0, NonZero::<u32>::MAX, count),
+    pub(crate) fn runs(&self, set: SliceSet) -> impl Iterator<Item = (u32, u32)> + use<> {
+        // Slices with gaps between them never move as one.
+        let contiguous = self.lengths.is_none() && self.stride == self.unit;
+        let one = |parts: NonZero<u32>| parts.get() - 1;
+        let (first, steps, back, parts, width) = match set {
+            SliceSet::Stepped { first, count, back, parts } => (first, count, wrapped(back, parts), parts, 1),
+            SliceSet::Together { first, count } if contiguous => (first, 1, 0, NonZero::<u32>::MAX, count),
+            SliceSet::Together { first, count } => (first, count, one(self.parts), self.parts, 1),
         };
         let mut index = first;
         (0..steps).map(move |_| {
@@ -70,4 +86,21 @@ impl SliceSet {
             run
         })
     }
+}
+
+impl Lengths<'_> {
+    /// Returns the bytes of one block.
+    fn of(&self, index: u32) -> u64 {
+        let Self { chunk, element, .. } = self;
+        self.vector.block(index).count.saturating_sub(chunk.first).min(chunk.count) * element
+    }
+}
+
+/// The slices that one step moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SliceSet {
+    /// `count` slices: `first`, `first − back`, `first − 2·back` …, modulo `parts`.
+    Stepped { first: u32, count: u32, back: u32, parts: NonZero<u32> },
+    /// `count` slices one behind the other, moved as one where they lie together.
+    Together { first: u32, count: u32 },
 }

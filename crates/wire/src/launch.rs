@@ -12,15 +12,49 @@ use crate::npu::{HOST_NOTIFIES, MAX_NOTIFIES};
 use crate::{ABI_MAJOR, DataType, DeviceAddr, ErrorCode, ReduceOp};
 
 wire_enum! {
-    /// A collective operation; the numbers are our own.
-    OpKind, LAUNCH_OP { AllReduce = 1 "all-reduce", AllGather = 2 "all-gather", ReduceScatter = 3 "reduce-scatter" }
+    /// A collective operation; the numbers are our own. All-to-all-vc is an all-to-all-v by the time it is launched,
+    /// send, receive and their batches are exchanges.
+    OpKind, LAUNCH_OP {
+        AllReduce = 1 "all-reduce", AllGather = 2 "all-gather", ReduceScatter = 3 "reduce-scatter",
+        Broadcast = 4 "broadcast", Reduce = 5 "reduce", Scatter = 6 "scatter", Gather = 7 "gather",
+        AllToAll = 8 "all-to-all", AllToAllV = 9 "all-to-all-v", AllGatherV = 10 "all-gather-v",
+        ReduceScatterV = 11 "reduce-scatter-v", SendReceive = 12 "send-recv", Barrier = 13 "barrier",
+    }
+}
+
+impl OpKind {
+    /// Returns whether elements are reduced.
+    #[must_use]
+    pub const fn reduces(self) -> bool {
+        matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce | Self::ReduceScatterV)
+    }
+
+    /// Returns whether one rank is the root.
+    #[must_use]
+    pub const fn is_rooted(self) -> bool {
+        matches!(self, Self::Broadcast | Self::Reduce | Self::Scatter | Self::Gather)
+    }
+
+    /// Returns whether it moves between named ranks instead of all.
+    #[must_use]
+    pub const fn is_point_to_point(self) -> bool {
+        matches!(self, Self::SendReceive)
+    }
+
+    /// Returns whether counts and places come as a table of [`VectorRow`]s.
+    #[must_use]
+    pub const fn has_vector(self) -> bool {
+        matches!(self, Self::AllToAllV | Self::AllGatherV | Self::ReduceScatterV | Self::SendReceive)
+    }
 }
 
 wire_enum! {
     /// How an operation is carried out; the numbers are our own.
     Algorithm, LAUNCH_OP {
         Ring = 1 "ring", HalvingDoubling = 2 "halving-doubling", Nhr = 3 "nhr", MeshOneShot = 4 "mesh-one-shot",
-        MeshTwoShot = 5 "mesh-two-shot",
+        MeshTwoShot = 5 "mesh-two-shot", Nb = 6 "nb", MeshChunk = 7 "mesh-chunk", Pairwise = 8 "pairwise",
+        Tree = 9 "tree", Star = 10 "star", MultiRing = 11 "multi-ring", TwoLevel = 12 "two-level",
+        ThreeLevel = 13 "three-level", Pipeline = 14 "pipeline", Ahc = 15 "ahc", Strict = 16 "strict",
     }
 }
 
@@ -74,6 +108,36 @@ pub struct PeerBuffer {
 }
 const _: () = assert!(size_of::<PeerBuffer>() == 24);
 
+/// What one rank and one peer exchange in an operation with a vector, elements; 32 bytes. Which half counts depends on
+/// the operation: an all-gather-v has what each rank contributes in `receive`, a reduce-scatter-v in `send`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct VectorRow {
+    /// Elements of the input that go to the peer.
+    pub send: ElementRange,
+    /// Elements of the output that come from the peer.
+    pub receive: ElementRange,
+}
+const _: () = assert!(size_of::<VectorRow>() == 32);
+
+/// Some elements of a buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ElementRange {
+    /// First element.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl ElementRange {
+    /// Returns the element behind the last one; 0 when there is none, `None` when it cannot be counted.
+    #[must_use]
+    pub const fn end(self) -> Option<u64> {
+        if self.count == 0 { Some(0) } else { self.first.checked_add(self.count) }
+    }
+}
+
 /// Launch arguments as they lie in a mailbox slot, 256 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
@@ -100,7 +164,8 @@ pub struct LaunchArgs {
     pub reduce: u8,
     /// [`Algorithm`] number.
     pub algorithm: u8,
-    /// Elements per rank (all-reduce: of the whole; all-gather: sent; reduce-scatter: received).
+    /// Elements per rank: of the whole (all-reduce, reduce, broadcast), of a rank's block (all others); 0 where a vector
+    /// says it.
     pub count: u64,
     /// Upper bound of elements per chunk and rank, 0 for as many as the scratch buffer holds.
     pub chunk: u64,
@@ -128,10 +193,16 @@ pub struct LaunchArgs {
     pub done_notify: u32,
     /// How long a wait on the device may last, milliseconds; never 0.
     pub timeout_ms: u32,
+    /// Root of a rooted operation, 0 elsewhere.
+    pub root: u32,
+    /// Table of [`VectorRow`]s, one per rank in rank order; address 0 where the operation has none.
+    pub vector: DeviceAddr,
+    /// [`Algorithm`] numbers of a composition's levels from the innermost on; 0 for its own choice, and elsewhere.
+    pub levels: [u8; 4],
     /// Zero.
     pub reserved1: u32,
     /// Zero.
-    pub reserved2: [u64; 12],
+    pub reserved2: [u64; 10],
 }
 const _: () = assert!(size_of::<LaunchArgs>() == 256);
 const _: () = assert!(offset_of!(LaunchArgs, instance) == 16 && offset_of!(LaunchArgs, count) == 40);
@@ -187,8 +258,14 @@ pub struct Launch {
     pub staging: Staging,
     /// Whether graphs may be replayed and kept.
     pub cache: CacheMode,
-    /// Elements per rank.
+    /// Elements per rank; 0 where a vector says it.
     pub count: u64,
+    /// Root of a rooted operation.
+    pub root: u32,
+    /// Table of [`VectorRow`]s, where the operation has one.
+    pub vector: DeviceAddr,
+    /// Algorithms of a composition's levels from the innermost on; `None` for its own choice.
+    pub levels: [Option<Algorithm>; 4],
     /// Upper bound of elements per chunk and rank, 0 for none.
     pub chunk: u64,
     /// Longest piece of one transfer, bytes, 0 for no other bound than the engine's.
@@ -212,8 +289,8 @@ impl Launch {
     ///
     /// # Errors
     /// `LAUNCH_*` codes: magic, version, checksum, blocks, reserved fields, kind and other numbers out of range, a type that cannot
-    /// be reduced, a reduction where none belongs, a zero timeout, notifies that do not exist, a misaligned or
-    /// wrapping buffer.
+    /// be reduced, a reduction, root or vector where none belongs, a vector that is missing, a zero timeout, notifies that
+    /// do not exist, a misaligned or wrapping buffer.
     pub fn parse(args: &LaunchArgs) -> Result<Self, ErrorCode> {
         check_header(args)?;
         if args.kind == LaunchArgs::OPERATION { Self::checked(args) } else { Err(ErrorCode::LAUNCH_OP) }
@@ -224,9 +301,22 @@ impl Launch {
         let op = OpKind::try_from(args.op)?;
         let dtype = DataType::try_from(args.dtype)?;
         let reduce = ReduceOp::try_from(args.reduce)?;
-        let reduces = op != OpKind::AllGather;
+        let reduces = op.reduces();
         if (reduces && !dtype.can_reduce()) || (!reduces && args.reduce != 0) {
             return Err(ErrorCode::LAUNCH_REDUCE);
+        }
+        if args.root != 0 && !op.is_rooted() {
+            return Err(ErrorCode::LAUNCH_ROOT);
+        }
+        if op.has_vector() != (args.vector.0 != 0) || (op.has_vector() && args.count != 0) {
+            return Err(ErrorCode::LAUNCH_VECTOR);
+        }
+        if !args.vector.0.is_multiple_of(8) {
+            return Err(ErrorCode::LAUNCH_ALIGNMENT);
+        }
+        let mut levels = [None; 4];
+        for (level, &number) in levels.iter_mut().zip(&args.levels) {
+            *level = if number == 0 { None } else { Some(Algorithm::try_from(number)?) };
         }
         check_waits(args)?;
         check_buffers(args, dtype.size_bytes())?;
@@ -241,6 +331,9 @@ impl Launch {
             staging: Staging::try_from(args.staging)?,
             cache: CacheMode::try_from(args.cache)?,
             count: args.count,
+            root: args.root,
+            vector: args.vector,
+            levels,
             chunk: args.chunk,
             piece: args.piece,
             context: (args.context, args.context_len),
@@ -266,7 +359,7 @@ pub(crate) fn check_waits(args: &LaunchArgs) -> Result<(), ErrorCode> {
 pub(crate) fn check_header(args: &LaunchArgs) -> Result<(), ErrorCode> {
     let reserved_zero = args.reserved == 0
         && args.reserved1 == 0
-        && args.reserved2 == [0; 12]
+        && args.reserved2 == [0; 10]
         && args.input.reserved == 0
         && args.output.reserved == 0;
     if args.magic != LaunchArgs::MAGIC {

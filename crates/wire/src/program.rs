@@ -58,7 +58,7 @@ pub struct ProgramOperand {
 }
 const _: () = assert!(size_of::<ProgramOperand>() == 24);
 
-/// An operation of a program, 96 bytes. Fields without comment are those of [`LaunchArgs`].
+/// An operation of a program, 112 bytes. Fields without comment are those of [`LaunchArgs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ProgramEntry {
@@ -74,8 +74,14 @@ pub struct ProgramEntry {
     pub staging: u8,
     /// Zero.
     pub reserved: [u8; 3],
-    /// Elements per rank.
+    /// Elements per rank; 0 where a vector says it.
     pub count: u64,
+    /// Table of [`VectorRow`](crate::launch::VectorRow)s, where the operation has one.
+    pub vector: DeviceAddr,
+    /// Root of a rooted operation, 0 elsewhere.
+    pub root: u32,
+    /// [`Algorithm`](crate::launch::Algorithm) numbers of a composition's levels, 0 for its own choice.
+    pub levels: [u8; 4],
     /// Upper bound of elements per chunk and rank, 0 for none.
     pub chunk: u64,
     /// Longest piece of one transfer, bytes; 0 for as long as the engine allows.
@@ -92,7 +98,7 @@ pub struct ProgramEntry {
     /// Output.
     pub output: ProgramOperand,
 }
-const _: () = assert!(size_of::<ProgramEntry>() == 96);
+const _: () = assert!(size_of::<ProgramEntry>() == 112);
 
 /// A program whose header has been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +186,9 @@ impl<'a> Program<'a> {
             // The field's policy has nothing captured in its cache.
             cache: if replay.cache == CacheMode::On { CacheMode::On } else { CacheMode::Off } as u8,
             count: entry.count,
+            vector: entry.vector,
+            root: entry.root,
+            levels: entry.levels,
             chunk: entry.chunk,
             piece: entry.piece,
             context: entry.context,

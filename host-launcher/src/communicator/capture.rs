@@ -3,7 +3,7 @@
 //! A program names slots, not buffers; each replay binds one buffer to each slot. Replays on one communicator follow
 //! the rule of operations: all ranks launch the same, in the same order.
 
-use wire::launch::Buffer;
+use wire::launch::{Buffer, VectorRow};
 use wire::program::{MAX_BINDINGS, MAX_OPERATIONS, ProgramEntry, ProgramHeader, ProgramOperand, Replay};
 use wire::{DeviceAddr, ErrorCode};
 use zerocopy::IntoBytes;
@@ -73,15 +73,29 @@ pub(crate) struct RankProgram {
 }
 
 impl RankProgram {
-    fn write(cluster: &Cluster, rank: u32, header: ProgramHeader, entries: &[ProgramEntry]) -> Result<Self> {
+    /// Writes a program whose operations have these rows, none where they have no vector.
+    fn write(
+        cluster: &Cluster,
+        rank: u32,
+        header: ProgramHeader,
+        entries: &mut [ProgramEntry],
+        rows: &[&[VectorRow]],
+    ) -> Result<Self> {
         let npu = cluster.npu(rank);
+        let lists = u64::from(START_NOTIFIES * header.bindings) * size_of::<Buffer>() as u64;
+        let program = (size_of::<ProgramHeader>() + size_of_val(entries)) as u64;
+        let vectors: usize = rows.iter().map(|rows| size_of_val(*rows)).sum();
+        // One piece of memory: the program, then the lists, then the vectors.
+        let at = npu.alloc(program + lists + vectors as u64, 64).map_err(driver)?;
+        let mut place = DeviceAddr(at.0 + program + lists);
+        for (entry, rows) in entries.iter_mut().zip(rows).filter(|(_, rows)| !rows.is_empty()) {
+            npu.write(place, rows.as_bytes()).map_err(driver)?;
+            entry.vector = place;
+            place = DeviceAddr(place.0 + size_of_val(*rows) as u64);
+        }
         let header =
             header.sealed(entries).map_err(|code| Error::new(code, format!("{} entries", entries.len())))?;
-        let bytes = [header.as_bytes(), entries.as_bytes()].concat();
-        let lists = u64::from(START_NOTIFIES * header.bindings) * size_of::<Buffer>() as u64;
-        // One piece of memory: the program, then the lists.
-        let at = npu.alloc(u64::from(header.total_len) + lists, 64).map_err(driver)?;
-        npu.write(at, &bytes).map_err(driver)?;
+        npu.write(at, &[header.as_bytes(), entries.as_bytes()].concat()).map_err(driver)?;
         let start_base = entries.first().map_or(0, |entry| entry.start_base);
         let lists = DeviceAddr(at.0 + u64::from(header.total_len));
         Ok(Self { program: (at, header.total_len), lists, start_base })
@@ -109,9 +123,11 @@ impl Capture<'_, '_> {
         let shared = input.index == output.index;
         let in_place = shared && (input == output || input.stride != output.stride);
         self.comm.chunk_elements(operation, in_place)?;
-        // Ranks behind the first lie `stride` and more behind the start.
-        check_reach(operation, input.offset.max(input.stride), output.offset.max(output.stride))?;
-        self.operations.push((*operation, input, output));
+        for rank in 0..self.comm.size() {
+            let at = |slot: Slot| slot.offset.saturating_add(slot.stride.saturating_mul(u64::from(rank)));
+            check_reach(operation, rank, at(input), at(output))?;
+        }
+        self.operations.push((operation.clone(), input, output));
         Ok(self)
     }
 
@@ -134,7 +150,7 @@ impl Capture<'_, '_> {
         // All resources first: a later operation may want more scratch than an earlier one of the same algorithm.
         operations.iter().try_for_each(|(operation, ..)| comm.prepare(operation))?;
         let number = comm.captured;
-        let work = Work::Replay { program: number, operations: operations.len(), first: *first };
+        let work = Work::Replay { program: number, operations: operations.len(), first: first.clone() };
         let mut needs = vec![0; bindings];
         let ranks = comm.write_program(&operations, &mut needs)?;
         comm.captured += 1;
@@ -220,7 +236,7 @@ impl<'c> Communicator<'c> {
         operations: &[(Operation, Slot, Slot)],
         needs: &mut [u64],
     ) -> Result<RankProgram> {
-        let entries: Vec<_> = operations
+        let mut entries: Vec<_> = operations
             .iter()
             .map(|(operation, input, output)| self.entry(rank, operation, *input, *output))
             .collect::<Result<_>>()?;
@@ -235,11 +251,12 @@ impl<'c> Communicator<'c> {
             bindings: u32::try_from(needs.len()).unwrap_or(u32::MAX),
             ..ProgramHeader::default()
         };
-        RankProgram::write(self.cluster, rank, header, &entries)
+        let rows: Vec<_> = operations.iter().map(|(operation, ..)| operation.rows(rank)).collect();
+        RankProgram::write(self.cluster, rank, header, &mut entries, &rows)
     }
 
     fn entry(&self, rank: u32, operation: &Operation, input: Slot, output: Slot) -> Result<ProgramEntry> {
-        let (input_len, output_len) = self.buffer_bytes(operation)?;
+        let (input_len, output_len) = operation.buffer_bytes(rank, self.size())?;
         let own = self.resources_of(rank, operation)?;
         Ok(ProgramEntry {
             op: operation.op as u8,
@@ -249,6 +266,10 @@ impl<'c> Communicator<'c> {
             staging: operation.staging as u8,
             reserved: [0; 3],
             count: operation.count,
+            // Where the rows lie is known once there is memory for them.
+            vector: DeviceAddr(0),
+            root: operation.root,
+            levels: operation.levels.map(|level| level.map_or(0, |algorithm| algorithm as u8)),
             chunk: operation.chunk,
             piece: operation.piece,
             context: own.context.0,
@@ -312,6 +333,6 @@ impl<'c> Communicator<'c> {
             done_notify: state.done_notify,
             timeout_ms: self.timeout_ms(),
         };
-        self.post(rank, program.work, replay.args())
+        self.post(rank, program.work.clone(), replay.args())
     }
 }

@@ -35,6 +35,9 @@ impl Communicator<'_> {
         for (_, ranks) in self.programs.drain() {
             (0..).zip(&ranks).try_for_each(|(rank, own)| own.free(self.cluster, rank))?;
         }
+        for (rank, at) in (0..).zip(self.vectors.drain(..)) {
+            self.cluster.npu(rank).free(at).map_err(driver)?;
+        }
         Ok(())
     }
 }

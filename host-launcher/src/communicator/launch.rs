@@ -1,9 +1,11 @@
 //! From an operation to launch arguments in a rank's mailbox, with the resources that it needs.
 
 use templates::{Needs, Shape};
-use wire::launch::{Algorithm, Staging};
-use wire::{ErrorCode, LaunchArgs};
+use wire::launch::{Algorithm, OpKind, Staging, VectorRow};
+use wire::{DeviceAddr, ErrorCode, LaunchArgs};
+use zerocopy::IntoBytes;
 
+use super::operation::refused;
 use super::{Communicator, InFlight, Operation, Place, Work};
 use crate::buffer::driver;
 use crate::error::{Error, Result};
@@ -28,9 +30,12 @@ impl Communicator<'_> {
     ) -> Result<()> {
         self.check_alive()?;
         self.prepare(operation)?;
-        let args = self.arguments(rank, operation, input, output)?;
+        let mut args = self.arguments(rank, operation, input, output)?;
         self.check_room(rank)?;
-        self.post(rank, Work::Operation(*operation), args)
+        if operation.vector.is_some() {
+            args.vector = self.write_vector(rank, operation.rows(rank), args.sequence)?;
+        }
+        self.post(rank, Work::Operation(operation.clone()), args.sealed())
     }
 
     /// Refuses to go on after an error.
@@ -63,14 +68,9 @@ impl Communicator<'_> {
     /// # Errors
     /// `PLAN_*` and `LAUNCH_COUNT` for an operation that cannot be carried out.
     pub fn chunk_elements(&self, operation: &Operation, in_place: bool) -> Result<u64> {
-        let plan = templates::Plan::new(&self.planned(operation, in_place)).map_err(|error| {
-            let summary = error.code.info().map_or("refused", |info| info.summary);
-            let sizes = match (error.need, error.limit) {
-                (0, 0) => String::new(),
-                (need, limit) => format!(" (needs {need}, there is {limit})"),
-            };
-            Error::new(error.code, format!("{operation}: {summary}{sizes}"))
-        })?;
+        let tables = templates::Tables { vector: operation.rows(0), ..self.cluster.topology().groups() };
+        let plan = templates::Plan::new(&self.planned(operation, in_place), &tables)
+            .map_err(|error| refused(operation, error))?;
         Ok(plan.chunk_elements())
     }
 
@@ -80,7 +80,7 @@ impl Communicator<'_> {
             scratch_len: self.scratch_for(operation),
             inline_reduce: self.reduces_inline(operation),
             in_place,
-            ..self.shape(operation)
+            ..operation.shape(0, self.size())
         }
     }
 
@@ -144,28 +144,24 @@ impl Communicator<'_> {
 
     /// As much scratch as lets the operation run in one chunk, a power of two within the communicator's bounds.
     fn scratch_for(&self, operation: &Operation) -> u64 {
-        let wanted = templates::scratch_bytes(&self.shape(operation));
+        let wanted = templates::scratch_bytes(&operation.shape(0, self.size()));
         let bound = self.config.buffer_bytes.max(LEAST_SCRATCH);
         wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
     }
 
-    fn shape(&self, operation: &Operation) -> Shape {
-        Shape {
-            op: operation.op,
-            algorithm: operation.algorithm,
-            staging: operation.staging,
-            rank: 0,
-            ranks: self.size(),
-            count: operation.count,
-            dtype: operation.dtype,
-            reduce: operation.reduce,
-            scratch_len: 0,
-            threads: 1,
-            inline_reduce: false,
-            in_place: false,
-            chunk: operation.chunk,
-            piece: operation.piece,
+    /// Writes the rows of one rank to its device, where they stay until the launch has been answered.
+    fn write_vector(&mut self, rank: u32, rows: &[VectorRow], sequence: u32) -> Result<DeviceAddr> {
+        let bytes = u64::from(self.size()) * size_of::<VectorRow>() as u64;
+        if self.vectors.is_empty() {
+            let each = (0..self.size()).map(|rank| {
+                self.cluster.npu(rank).alloc(u64::from(START_NOTIFIES) * bytes, 64).map_err(driver)
+            });
+            self.vectors = each.collect::<Result<_>>()?;
         }
+        // Launches in flight have different numbers, so no kernel reads this place any more.
+        let at = self.vectors[rank as usize].0 + u64::from(sequence % START_NOTIFIES) * bytes;
+        self.cluster.npu(rank).write(DeviceAddr(at), rows.as_bytes()).map_err(driver)?;
+        Ok(DeviceAddr(at))
     }
 
     /// Returns the launch arguments of one rank; the resources exist.
@@ -176,7 +172,7 @@ impl Communicator<'_> {
         input: Place<'_>,
         output: Place<'_>,
     ) -> Result<LaunchArgs> {
-        let (input_len, output_len) = self.buffer_bytes(operation)?;
+        let (input_len, output_len) = operation.buffer_bytes(rank, self.size())?;
         for (name, place, len) in [("input", input, input_len), ("output", output, output_len)] {
             if place.offset.checked_add(len).is_none_or(|end| end > place.buffer.len()) {
                 let message = format!(
@@ -187,7 +183,7 @@ impl Communicator<'_> {
                 return Err(Error::new(ErrorCode::LAUNCH_BUFFER, message));
             }
         }
-        check_reach(operation, input.offset, output.offset)?;
+        check_reach(operation, rank, input.offset, output.offset)?;
         let own = self.resources_of(rank, operation)?;
         let state = &self.ranks[rank as usize];
         let sequence = state.launched.wrapping_add(1);
@@ -201,6 +197,8 @@ impl Communicator<'_> {
             reduce: operation.reduce as u8,
             algorithm: operation.algorithm as u8,
             count: operation.count,
+            root: operation.root,
+            levels: operation.levels.map(|level| level.map_or(0, |algorithm| algorithm as u8)),
             chunk: operation.chunk,
             piece: operation.piece,
             context: own.context.0,
@@ -214,20 +212,12 @@ impl Communicator<'_> {
             timeout_ms: self.timeout_ms(),
             ..LaunchArgs::default()
         };
-        Ok(args.sealed())
+        Ok(args)
     }
 
     /// Returns how long a wait on the device may last, milliseconds.
     pub(super) fn timeout_ms(&self) -> u32 {
         u32::try_from(self.config.timeout.as_millis()).unwrap_or(u32::MAX).max(1)
-    }
-
-    /// Returns the bytes of input and output per rank.
-    pub(super) fn buffer_bytes(&self, operation: &Operation) -> Result<(u64, u64)> {
-        operation.buffer_bytes(self.size()).ok_or_else(|| {
-            let message = format!("{} elements of {}", operation.count, operation.dtype);
-            Error::new(ErrorCode::LAUNCH_COUNT, message)
-        })
     }
 
     /// Returns what a rank has for an operation that has been prepared.
@@ -238,12 +228,25 @@ impl Communicator<'_> {
     }
 }
 
-/// Checks that peers find what they touch directly: their tables name the start of a buffer. `input` and `output` are
-/// the offsets in their buffers.
-pub(super) fn check_reach(operation: &Operation, input: u64, output: u64) -> Result<()> {
+/// Checks that peers find what they touch of a rank's buffers directly: their tables name the start of a buffer. `input`
+/// and `output` are the offsets in their buffers.
+pub(super) fn check_reach(operation: &Operation, rank: u32, input: u64, output: u64) -> Result<()> {
+    let steps = matches!(
+        operation.algorithm,
+        Algorithm::Ring | Algorithm::HalvingDoubling | Algorithm::Nhr | Algorithm::Nb | Algorithm::Tree
+    );
+    let root = rank == operation.root;
+    // What is reduced on the way is read from the inputs; passes over slices work in the outputs.
+    let (reads, writes) = match operation.op {
+        OpKind::AllReduce => (!steps, true),
+        OpKind::ReduceScatter => (true, false),
+        OpKind::Reduce => (!root, false),
+        OpKind::Gather => (false, root),
+        OpKind::Scatter | OpKind::Broadcast if !steps => (false, !root),
+        _ => (false, true),
+    };
     let direct = operation.staging == Staging::Direct;
-    let mesh = matches!(operation.algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
-    for (name, offset, touched) in [("input", input, direct && mesh), ("output", output, direct)] {
+    for (name, offset, touched) in [("input", input, direct && reads), ("output", output, direct && writes)] {
         if touched && offset > 0 {
             let message = format!("{name}: peers touch it, and it lies at offset {offset} of its buffer");
             let remedy = "work in scratch, or make a buffer of its own for it";

@@ -1,25 +1,36 @@
 //! What is to be done, and on which bytes.
 
 use core::fmt;
+use std::sync::Arc;
 
-use wire::launch::{Algorithm, OpKind, Staging};
+use templates::{PlanError, Shape, Tables};
+use wire::launch::{Algorithm, ElementRange, OpKind, Staging, VectorRow};
 use wire::{DataType, ReduceOp};
 
+use super::Vector;
 use crate::buffer::SharedBuffer;
+use crate::error::{Error, Result};
 
 /// One operation, the same on all ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     /// Operation.
     pub op: OpKind,
-    /// Elements per rank (all-reduce: of the whole; all-gather: sent; reduce-scatter: received).
+    /// Elements per rank: of the whole (all-reduce, reduce, broadcast) or of a rank's block (all others); 0 where a
+    /// vector says it.
     pub count: u64,
+    /// Root of a rooted operation, 0 elsewhere.
+    pub root: u32,
+    /// Counts and places, of operations that have them.
+    pub vector: Option<Arc<Vector>>,
     /// Element type.
     pub dtype: DataType,
     /// Reduction; sum for operations that do not reduce.
     pub reduce: ReduceOp,
     /// Algorithm.
     pub algorithm: Algorithm,
+    /// Algorithms of a composition's levels from the innermost on; `None` for its own choice.
+    pub levels: [Option<Algorithm>; 4],
     /// Where it works.
     pub staging: Staging,
     /// Upper bound of elements per chunk and rank, 0 for none.
@@ -28,27 +39,128 @@ pub struct Operation {
     pub piece: u64,
 }
 
-impl Operation {
-    /// Returns the bytes of input and output per rank, `None` where they do not fit 64 bits.
-    #[must_use]
-    pub fn buffer_bytes(&self, ranks: u32) -> Option<(u64, u64)> {
-        let share = self.count.checked_mul(self.dtype.size_bytes())?;
-        let whole = share.checked_mul(u64::from(ranks))?;
-        Some(match self.op {
-            OpKind::AllReduce => (share, share),
-            OpKind::AllGather => (share, whole),
-            OpKind::ReduceScatter => (whole, share),
-        })
+/// An all-reduce of nothing: what a caller need not say.
+impl Default for Operation {
+    fn default() -> Self {
+        Self {
+            op: OpKind::AllReduce,
+            count: 0,
+            root: 0,
+            vector: None,
+            dtype: DataType::Fp32,
+            reduce: ReduceOp::Sum,
+            algorithm: Algorithm::Ring,
+            levels: [None; 4],
+            staging: Staging::Scratch,
+            chunk: 0,
+            piece: 0,
+        }
     }
+}
+
+impl Operation {
+    /// Returns what the templates make of this operation at one rank. Resources are left open: scratch, threads.
+    pub(crate) fn shape(&self, rank: u32, ranks: u32) -> Shape {
+        Shape {
+            op: self.op,
+            algorithm: self.algorithm,
+            levels: self.levels,
+            staging: self.staging,
+            rank,
+            ranks,
+            root: self.root,
+            count: self.vector.as_ref().map_or(self.count, |vector| vector.largest()),
+            dtype: self.dtype,
+            reduce: self.reduce,
+            scratch_len: 0,
+            threads: 1,
+            inline_reduce: false,
+            in_place: false,
+            chunk: self.chunk,
+            piece: self.piece,
+        }
+    }
+
+    /// Returns the rows of one rank; empty where the operation has no vector.
+    pub(crate) fn rows(&self, rank: u32) -> &[VectorRow] {
+        self.vector.as_ref().map_or(&[], |vector| vector.rows(rank))
+    }
+
+    /// Returns the elements of input and output that one rank of `ranks` touches.
+    ///
+    /// # Errors
+    /// What [`Shape::extents`] refuses.
+    pub fn elements(&self, rank: u32, ranks: u32) -> Result<[u64; 2]> {
+        let tables = Tables { vector: self.rows(rank), ..Tables::default() };
+        let extents = self.shape(rank, ranks).extents(&tables).map_err(|error| refused(self, error))?;
+        Ok(extents.own)
+    }
+
+    /// Returns the bytes of input and output that one rank of `ranks` touches.
+    ///
+    /// # Errors
+    /// As [`elements`](Self::elements).
+    pub fn buffer_bytes(&self, rank: u32, ranks: u32) -> Result<(u64, u64)> {
+        let [input, output] = self.elements(rank, ranks)?;
+        // The extents' own check has seen that these products fit.
+        Ok((input * self.dtype.size_bytes(), output * self.dtype.size_bytes()))
+    }
+
+    /// Returns where input and output of a rank begin in a buffer that is both, bytes: a share lies at its place in the
+    /// whole.
+    #[must_use]
+    pub fn in_place(&self, rank: u32) -> (u64, u64) {
+        let size = self.dtype.size_bytes();
+        let share = u64::from(rank) * self.count * size;
+        let row = self.rows(rank).get(rank as usize).copied().unwrap_or_default();
+        // Where an empty block lies does not matter, be it outside.
+        let place = |range: ElementRange| if range.count == 0 { 0 } else { range.first * size };
+        match self.op {
+            // Only the root has two buffers.
+            OpKind::Gather | OpKind::Scatter if rank != self.root => (0, 0),
+            OpKind::AllGather | OpKind::Gather => (share, 0),
+            OpKind::ReduceScatter | OpKind::Scatter => (0, share),
+            OpKind::AllGatherV => (place(row.receive), 0),
+            OpKind::ReduceScatterV => (0, place(row.send)),
+            _ => (0, 0),
+        }
+    }
+
+    /// Returns the bytes of the largest input and output of any rank.
+    ///
+    /// # Errors
+    /// As [`elements`](Self::elements).
+    pub fn largest_buffers(&self, ranks: u32) -> Result<(u64, u64)> {
+        let mut largest = (0, 0);
+        for rank in 0..ranks {
+            let (input, output) = self.buffer_bytes(rank, ranks)?;
+            largest = (input.max(largest.0), output.max(largest.1));
+        }
+        Ok(largest)
+    }
+}
+
+/// What the templates refuse, as an error that names the operation.
+pub(crate) fn refused(operation: &Operation, error: PlanError) -> Error {
+    let summary = error.code.info().map_or("refused", |info| info.summary);
+    let sizes = match (error.need, error.limit) {
+        (0, 0) => String::new(),
+        (need, limit) => format!(" (needs {need}, there is {limit})"),
+    };
+    Error::new(error.code, format!("{operation}: {summary}{sizes}"))
 }
 
 /// Prints `all-reduce fp32 × 1000 sum by ring (scratch)`.
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { op, dtype, count, reduce, algorithm, staging, .. } = self;
-        write!(f, "{op} {dtype} × {count}")?;
-        if *op != OpKind::AllGather {
+        let count = self.vector.as_ref().map_or(*count, |vector| vector.largest());
+        write!(f, "{op} {dtype} × {}{count}", if self.vector.is_some() { "at most " } else { "" })?;
+        if op.reduces() {
             write!(f, " {reduce}")?;
+        }
+        if op.is_rooted() {
+            write!(f, " at rank {}", self.root)?;
         }
         write!(f, " by {algorithm} ({staging})")
     }

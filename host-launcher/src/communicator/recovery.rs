@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use task_graph::{Caps, RegionId, RegionKind, Span, Task, TaskSink, ThreadId};
-use templates::{Plan, Shape};
+use templates::{Plan, Shape, Tables};
 use wire::npu::ABORTED;
 use wire::{ErrorCode, Phase};
 
@@ -168,12 +168,13 @@ impl Communicator<'_> {
         let mut writes = 0;
         for rank in 0..self.size() {
             let shape = Shape { rank, ..self.planned(operation, in_place) };
+            let tables = Tables { vector: operation.rows(rank), ..self.cluster.topology().groups() };
             let refused = |code| Error::new(code, format!("{operation}: cannot be planned"));
-            let plan = Plan::new(&shape).map_err(|error| refused(error.code))?;
+            let plan = Plan::new(&shape, &tables).map_err(|error| refused(error.code))?;
             let mut watch = InputWatch { in_place, inline: shape.inline_reduce, writes: 0 };
             // Chunks differ in their places only; the last may be shorter.
             for chunk in [0, plan.chunks().saturating_sub(1)] {
-                plan.emit(chunk, &mut watch).map_err(refused)?;
+                plan.emit(chunk, &tables, &mut watch).map_err(refused)?;
             }
             writes = writes.max(watch.writes);
         }

@@ -67,8 +67,8 @@ fn count_one(aicpu: &Aicpu, algorithm: Algorithm, staging: Staging, piece: u64) 
         reduce: ReduceOp::Sum,
         algorithm,
         staging,
-        chunk: 0,
         piece,
+        ..Operation::default()
     };
     let bytes = COUNT * operation.dtype.size_bytes();
     let config = Config { buffer_bytes: 2 * u64::from(RANKS) * bytes, ..Config::default() };

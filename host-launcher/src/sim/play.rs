@@ -118,6 +118,9 @@ fn config(scenario: &Scenario, cache: CacheMode) -> Config {
         timeout: scenario.timeout,
         timeout_source: "--timeout".to_owned(),
         cache,
+        // A life is judged by how it ends; a second of virtual time is nothing to warn of.
+        warn_after: Vec::new(),
+        ..Config::default()
     }
 }
 
@@ -150,7 +153,7 @@ fn carry_out<'c>(
     conduct: &Conduct,
     noticed: &mut Duration,
 ) -> Result<Communicator<'c>> {
-    let Part { operation, in_place, times } = *part;
+    let Part { operation, in_place, times } = part.clone();
     let chunk = match comm.chunk_elements(&operation, in_place) {
         Ok(chunk) => chunk,
         Err(error) => return comm.destroy().and(Err(error)),
@@ -205,7 +208,7 @@ fn aftermath(cluster: &Cluster, scenario: &Scenario, before: Vec<Usage>, failed:
     if !failed {
         return None;
     }
-    let part = Part { times: 1, ..*scenario.parts.first()? };
+    let part = Part { times: 1, ..scenario.parts.first()?.clone() };
     let conduct = Conduct::default();
     let mut noticed = Duration::ZERO;
     let again = Communicator::create(cluster, config(scenario, CacheMode::On))

@@ -5,12 +5,15 @@ use core::time::Duration;
 
 use device_model::fault::When;
 use fastrand::Rng;
+use std::sync::Arc;
+use templates::Shape;
 use wire::launch::{Algorithm, CacheMode, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp, Reduction};
 
 use crate::communicator::Operation;
 use crate::faults::{Argument, Fault, Kind};
 use crate::topology::Topology;
+use crate::traffic::Traffic;
 
 /// Which faults a scenario has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +47,7 @@ impl Default for Limits {
 }
 
 /// One operation and how often it is carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The operation.
     pub operation: Operation,
@@ -110,35 +113,41 @@ impl Scenario {
         Self { seed, ranks, devices_per_server, queue_depth, cache, parts, faults, timeout: limits.timeout }
     }
 
-    /// Makes the staging of all parts one that the links and the operation allow.
+    /// Makes of all parts what the ranks, their links and the operations allow: roots, counts, staging.
     pub(super) fn fit(&mut self, topology: &Topology) {
-        for part in &mut self.parts {
-            let Operation { op, algorithm, dtype, reduce, .. } = part.operation;
-            let mesh = matches!(algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
-            let reduces = topology.reduces_inline(Reduction { dtype, op: reduce });
-            let direct = match op {
-                OpKind::ReduceScatter => false,
-                OpKind::AllGather => true,
-                OpKind::AllReduce if mesh => reduces && !part.in_place,
-                OpKind::AllReduce => reduces,
+        for Part { operation, in_place, .. } in &mut self.parts {
+            let op = operation.op;
+            let traffic = Traffic::named(op.name());
+            let vector = traffic.and_then(|traffic| traffic.vector(self.seed, operation.count, self.ranks));
+            if vector.is_some() || op == OpKind::Barrier {
+                operation.count = 0;
+            }
+            operation.vector = vector.map(Arc::new);
+            operation.root = if op.is_rooted() { operation.root % self.ranks } else { 0 };
+            // Blocks that are exchanged between places of their own have no place in common.
+            *in_place &= !matches!(op, OpKind::SendReceive | OpKind::AllToAllV);
+            let reduction = Reduction { dtype: operation.dtype, op: operation.reduce };
+            let shape = Shape {
+                inline_reduce: topology.reduces_inline(reduction),
+                in_place: *in_place,
+                ..operation.shape(0, self.ranks)
             };
-            if !direct {
-                part.operation.staging = Staging::Scratch;
+            if !shape.works_directly() {
+                operation.staging = Staging::Scratch;
             }
         }
     }
 }
 
-/// Returns an operation with everything about it.
+/// Returns an operation with everything about it; every other one is an all-reduce.
 fn part(dice: &mut Rng, most: Option<u64>) -> Part {
-    let op = pick(dice, OpKind::ALL);
-    let algorithm = match op {
-        OpKind::AllReduce => pick(dice, Algorithm::ALL),
-        _ => pick(dice, &[Algorithm::Ring, Algorithm::Nhr]),
-    };
+    let op = if dice.bool() { OpKind::AllReduce } else { pick(dice, OpKind::ALL) };
+    let known: Vec<Algorithm> =
+        Algorithm::ALL.iter().copied().filter(|algorithm| templates::exists(op, *algorithm)).collect();
+    let algorithm = pick(dice, &known);
     let dtype =
         pick(dice, &[DataType::Fp32, DataType::Int32, DataType::Bf16, DataType::Int8, DataType::Int64]);
-    let reduce = if op == OpKind::AllGather { ReduceOp::Sum } else { pick(dice, ReduceOp::ALL) };
+    let reduce = if op.reduces() { pick(dice, ReduceOp::ALL) } else { ReduceOp::Sum };
     // As many small counts as large ones, by their length in bits.
     let bits = dice.u32(0..=9);
     let count = dice.u64(1 << bits >> 1..=1 << bits);
@@ -146,7 +155,9 @@ fn part(dice: &mut Rng, most: Option<u64>) -> Part {
     let chunk = if dice.u8(..5) == 0 { count.div_ceil(2) } else { 0 };
     let staging = if dice.bool() { Staging::Direct } else { Staging::Scratch };
     let in_place = dice.u8(..4) == 0;
-    let operation = Operation { op, count, dtype, reduce, algorithm, staging, chunk, piece: 0 };
+    let root = dice.u32(..1 << 16);
+    let operation =
+        Operation { op, count, root, dtype, reduce, algorithm, staging, chunk, ..Operation::default() };
     Part { operation, in_place, times: dice.u64(1..=3) }
 }
 

@@ -84,7 +84,7 @@ fn every_field_has_a_name_and_prints<H: KeyHash>() {
         values.join(" "),
         "communicator instance=000000000000000a0000000000000001 epoch=1 operation=all-reduce data type=fp32 \
          reduction=sum algorithm=ring staging=scratch aliasing=disjoint form=exact count count or class=1048576 rank=3 \
-         ranks=8 root=0 chunk bound=0 piece bound=0 scratch bytes=209715200 topology digest=0x5bd1e995 \
+         ranks=8 root=0 levels=0 chunk bound=0 piece bound=0 scratch bytes=209715200 topology digest=0x5bd1e995 \
          context=0x4000 threads=8 determinism=on ABI version=1 feature bits=0x3"
     );
 }

@@ -1,9 +1,7 @@
 //! What a cache of recorded graphs must do, as its users put it.
 
-use task_cache::{
-    Alias, Determinism, Facts, Form, Key, KeyHash, Limits, Operation, Refusal, Tally, defaults,
-};
-use wire::launch::{Algorithm, Staging};
+use task_cache::{Alias, Determinism, Facts, Form, Key, KeyHash, Limits, Refusal, Tally, defaults};
+use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, ReduceOp};
 
 use crate::support::{A, B, FACTS, directory, key, nothing, open, record, step};
@@ -39,12 +37,12 @@ fn sizes_miss_and_hit_as_they_return<H: KeyHash>() {
 
 /// T27: one change per field.
 fn each_field_alone_misses<H: KeyHash>() {
-    let rooted = Facts { op: Operation::Broadcast, root: 1, ..FACTS };
+    let rooted = Facts { op: OpKind::Broadcast, root: 1, ..FACTS };
     let changes: [(Facts, Facts); 23] = [
         (FACTS, Facts { instance: [0xa, 2], ..FACTS }),
         (FACTS, Facts { instance: [0xb, 1], ..FACTS }),
         (FACTS, Facts { epoch: 2, ..FACTS }),
-        (FACTS, Facts { op: Operation::ReduceScatter, ..FACTS }),
+        (FACTS, Facts { op: OpKind::ReduceScatter, ..FACTS }),
         (FACTS, Facts { dtype: DataType::Int32, ..FACTS }),
         (FACTS, Facts { reduce: ReduceOp::Max, ..FACTS }),
         (FACTS, Facts { algorithm: Algorithm::Nhr, ..FACTS }),
@@ -76,7 +74,7 @@ fn each_field_alone_misses<H: KeyHash>() {
 
 /// T27, the other half.
 fn a_root_where_there_is_none_still_hits<H: KeyHash>() {
-    for op in Operation::ALL.iter().filter(|op| !op.is_rooted()) {
+    for op in OpKind::ALL.iter().filter(|op| !op.is_rooted()) {
         let mut directory = directory::<4, H>();
         record(&mut directory, &Key::new(&Facts { op: *op, ..FACTS }), 1, 7, &mut nothing)
             .expect("there is room");
@@ -85,7 +83,7 @@ fn a_root_where_there_is_none_still_hits<H: KeyHash>() {
 }
 
 fn a_reduction_where_there_is_none_still_hits<H: KeyHash>() {
-    let facts = Facts { op: Operation::AllGather, ..FACTS };
+    let facts = Facts { op: OpKind::AllGather, ..FACTS };
     let mut directory = directory::<4, H>();
     record(&mut directory, &Key::new(&facts), 1, 7, &mut nothing).expect("there is room");
     assert!(directory.lookup(&Key::new(&Facts { reduce: ReduceOp::Min, ..facts })).is_some());

@@ -1,13 +1,12 @@
 //! T32: every reason of a policy alone, all of them together, and what is recorded for none.
 
-use task_cache::{
-    Directory, Mode, Operation, Policy, Product, Protocol, Protocols, Reason, Reasons, Request,
-};
+use task_cache::{Directory, Mode, Policy, Product, Protocol, Protocols, Reason, Reasons, Request};
+use wire::launch::OpKind;
 use wire::{DataType, ReduceOp};
 
 /// What the field records: an eager all-reduce out of place.
 const PLAIN: Request = Request {
-    op: Operation::AllReduce,
+    op: OpKind::AllReduce,
     dtype: DataType::Fp32,
     reduce: ReduceOp::Sum,
     in_place: false,
@@ -27,9 +26,9 @@ fn field(request: &Request) -> Vec<Reason> {
 
 #[test]
 fn the_field_records_these_and_no_other_operations() {
-    use Operation::{AllGather, AllReduce, AllToAll, Broadcast, Reduce, ReduceScatter, Scatter};
+    use wire::launch::OpKind::{AllGather, AllReduce, AllToAll, Broadcast, Reduce, ReduceScatter, Scatter};
     let recorded: Vec<_> =
-        Operation::ALL.iter().copied().filter(|op| field(&Request { op: *op, ..PLAIN }).is_empty()).collect();
+        OpKind::ALL.iter().copied().filter(|op| field(&Request { op: *op, ..PLAIN }).is_empty()).collect();
     assert_eq!(recorded, [AllReduce, AllGather, ReduceScatter, Broadcast, Reduce, Scatter, AllToAll]);
 }
 
@@ -42,16 +41,15 @@ fn each_reason_of_the_field_stands_alone() {
         (Reason::Product, Request { product: Product::Other, ..PLAIN }),
         (Reason::Version, Request { toolkit: [9, 0, 9], ..PLAIN }),
         (Reason::Version, Request { toolkit: [8, 5, 0], ..PLAIN }),
-        (Reason::CountVector, Request { op: Operation::AllToAllV, ..PLAIN }),
-        (Reason::CountVector, Request { op: Operation::AllToAllVC, ..PLAIN }),
-        (Reason::CountVector, Request { op: Operation::AllGatherV, ..PLAIN }),
-        (Reason::CountVector, Request { op: Operation::ReduceScatterV, ..PLAIN }),
-        (Reason::PointToPoint, Request { op: Operation::Send, ..PLAIN }),
-        (Reason::PointToPoint, Request { op: Operation::Receive, ..PLAIN }),
-        (Reason::PointToPoint, Request { op: Operation::BatchSendReceive, ..PLAIN }),
+        (Reason::Operation, Request { op: OpKind::Gather, ..PLAIN }),
+        (Reason::Operation, Request { op: OpKind::Barrier, ..PLAIN }),
+        (Reason::CountVector, Request { op: OpKind::AllToAllV, ..PLAIN }),
+        (Reason::CountVector, Request { op: OpKind::AllGatherV, ..PLAIN }),
+        (Reason::CountVector, Request { op: OpKind::ReduceScatterV, ..PLAIN }),
+        (Reason::PointToPoint, Request { op: OpKind::SendReceive, ..PLAIN }),
         (Reason::WideType, Request { dtype: DataType::Int64, ..PLAIN }),
         (Reason::WideType, Request { dtype: DataType::Uint64, ..PLAIN }),
-        (Reason::WideType, Request { dtype: DataType::Fp64, op: Operation::ReduceScatter, ..PLAIN }),
+        (Reason::WideType, Request { dtype: DataType::Fp64, op: OpKind::ReduceScatter, ..PLAIN }),
         (Reason::Prod, Request { reduce: ReduceOp::Prod, ..PLAIN }),
         (Reason::InPlace, Request { in_place: true, ..PLAIN }),
         (Reason::Protocol, Request { protocols: PLAIN.protocols.with(Protocol::Roce), ..PLAIN }),
@@ -74,9 +72,9 @@ fn what_the_field_lets_through() {
     let through = [
         Request { toolkit: [9, 1, 1], ..PLAIN },
         Request { toolkit: [10, 0, 0], ..PLAIN },
-        Request { dtype: DataType::Int64, op: Operation::AllGather, ..PLAIN },
-        Request { reduce: ReduceOp::Prod, op: Operation::AllToAll, ..PLAIN },
-        Request { in_place: true, op: Operation::Broadcast, ..PLAIN },
+        Request { dtype: DataType::Int64, op: OpKind::AllGather, ..PLAIN },
+        Request { reduce: ReduceOp::Prod, op: OpKind::AllToAll, ..PLAIN },
+        Request { in_place: true, op: OpKind::Broadcast, ..PLAIN },
         Request { protocols: PLAIN.protocols.with(Protocol::Uboe), ..PLAIN },
         Request { protocols: Protocols::NONE, ..PLAIN },
         Request { sizes: [0, 8], ..PLAIN },
@@ -91,7 +89,7 @@ fn what_the_field_lets_through() {
 #[test]
 fn all_failing_reasons_are_listed_not_only_the_first() {
     let bad = Request {
-        op: Operation::ReduceScatterV,
+        op: OpKind::ReduceScatterV,
         dtype: DataType::Fp64,
         reduce: ReduceOp::Prod,
         in_place: true,
@@ -132,7 +130,7 @@ fn all_failing_reasons_are_listed_not_only_the_first() {
 
 #[test]
 fn ours_records_whatever_is_one_chunk() {
-    for op in Operation::ALL {
+    for op in OpKind::ALL {
         for dtype in DataType::ALL {
             for reduce in ReduceOp::ALL {
                 let request = Request {

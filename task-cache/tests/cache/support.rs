@@ -1,9 +1,7 @@
 //! Keys and short forms for tests.
 
-use task_cache::{
-    Alias, Determinism, Directory, Facts, Form, Key, KeyHash, Limits, Operation, Refusal, SlotId,
-};
-use wire::launch::{Algorithm, Staging};
+use task_cache::{Alias, Determinism, Directory, Facts, Form, Key, KeyHash, Limits, Refusal, SlotId};
+use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, ReduceOp};
 
 /// Communicator instances A and B.
@@ -14,7 +12,7 @@ pub(crate) const B: [u64; 2] = [0xb, 1];
 pub(crate) const FACTS: Facts = Facts {
     instance: A,
     epoch: 1,
-    op: Operation::AllReduce,
+    op: OpKind::AllReduce,
     dtype: DataType::Fp32,
     reduce: ReduceOp::Sum,
     algorithm: Algorithm::Ring,
@@ -24,6 +22,7 @@ pub(crate) const FACTS: Facts = Facts {
     rank: 3,
     ranks: 8,
     root: 0,
+    levels: [0; 4],
     chunk: 0,
     piece: 0,
     scratch_len: 200 << 20,

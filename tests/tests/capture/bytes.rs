@@ -91,7 +91,7 @@ fn two_sizes_in_turn() {
     let buffers: [SharedBuffer; 4] = rig.buffers(1 << 10);
     let slots: Vec<_> = buffers.iter().collect();
     let sizes = [chain(24), chain(61)];
-    let programs = sizes.map(|steps| rig.capture(&steps).unwrap());
+    let programs = sizes.clone().map(|steps| rig.capture(&steps).unwrap());
     for replay in 0..1000 {
         let which = usize::from(replay % 2 == 1);
         rig.replay(replay, &programs[which], &sizes[which], &slots);

@@ -20,11 +20,11 @@ pub(crate) fn config() -> Config {
 /// An operation on int32, exact in any order.
 pub(crate) fn operation(op: OpKind, algorithm: Algorithm, count: u64) -> Operation {
     let (dtype, reduce) = (DataType::Int32, ReduceOp::Sum);
-    Operation { op, count, dtype, reduce, algorithm, staging: Staging::Scratch, chunk: 0, piece: 0 }
+    Operation { op, count, dtype, reduce, algorithm, staging: Staging::Scratch, ..Operation::default() }
 }
 
 /// An operation of a sequence, from one slot to another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) operation: Operation,
     pub(crate) input: Slot,
@@ -99,16 +99,17 @@ impl<'c> Rig<'c> {
             usize::try_from(slot.offset).unwrap() + usize::try_from(slot.stride).unwrap() * rank
         };
         for Step { operation, input, output } in steps {
-            let (from, to) = operation.buffer_bytes(self.comm.size()).unwrap();
-            let (from, to) = (usize::try_from(from).unwrap(), usize::try_from(to).unwrap());
-            let part =
-                |(rank, image): (usize, &Vec<u8>)| image[at(*input, rank)..at(*input, rank) + from].to_vec();
+            let part = |(rank, image): (usize, &Vec<u8>)| {
+                let number = u32::try_from(rank).unwrap();
+                let (from, _) = operation.buffer_bytes(number, self.comm.size()).unwrap();
+                image[at(*input, rank)..at(*input, rank) + usize::try_from(from).unwrap()].to_vec()
+            };
             let inputs: Vec<_> = images[input.index as usize].iter().enumerate().map(part).collect();
             let chunk = self.comm.chunk_elements(operation, input.index == output.index).unwrap();
             let results = oracle::expected(operation, chunk, &inputs);
             for (rank, (image, result)) in images[output.index as usize].iter_mut().zip(&results).enumerate()
             {
-                image[at(*output, rank)..at(*output, rank) + to].copy_from_slice(result);
+                image[at(*output, rank)..at(*output, rank) + result.len()].copy_from_slice(result);
             }
         }
         images

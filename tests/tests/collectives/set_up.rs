@@ -2,6 +2,7 @@
 //! And what a launch checks of the buffers it gets.
 
 use aicpu_tests::bench::{Bench, Case};
+use aicpu_tests::variants::algorithms;
 use aicpu_tests::world::{self, Place};
 use host_launcher::buffer::SharedBuffer;
 use host_launcher::cluster::Cluster;
@@ -36,21 +37,23 @@ fn a17_e5_set_up_stays_flat_over_a_thousand_operations() {
             reduce: ReduceOp::Sum,
             algorithm,
             staging: Staging::Scratch,
-            chunk: 0,
-            piece: 0,
+            ..Operation::default()
         };
         Case { operation, in_place: turn % 2 == 1, shift: turn % 3, seed: turn }
     };
     assert_eq!(bench.communicator().set_up(), SetUp::default(), "nothing before the first operation");
-    for &algorithm in Algorithm::ALL {
+    for algorithm in algorithms(OpKind::AllReduce) {
         bench.run(&case(algorithm, 0)).unwrap();
     }
     let set_up = bench.communicator().set_up();
-    // For each of five algorithms: four ranks with three peers and one context each.
-    assert_eq!((set_up.channels, set_up.contexts), (60, 20));
+    // For each algorithm: four ranks with three peers and one context each.
+    let count = algorithms(OpKind::AllReduce).len() as u64;
+    assert!(count >= 9);
+    assert_eq!((set_up.channels, set_up.contexts), (12 * count, 4 * count));
     let tables = created(&cluster);
+    let all = algorithms(OpKind::AllReduce);
     for turn in 0..1000 {
-        let algorithm = Algorithm::ALL[usize::try_from(turn).unwrap() % Algorithm::ALL.len()];
+        let algorithm = all[usize::try_from(turn).unwrap() % all.len()];
         bench.run(&case(algorithm, turn)).unwrap();
     }
     assert_eq!(bench.communicator().set_up(), set_up);
@@ -70,8 +73,7 @@ fn what_peers_touch_directly_begins_at_the_start_of_its_buffer() {
         reduce: ReduceOp::Sum,
         algorithm,
         staging: Staging::Direct,
-        chunk: 0,
-        piece: 0,
+        ..Operation::default()
     };
     for (algorithm, input, output, name) in [
         (Algorithm::Ring, 0, 1024, "output"),

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use aicpu_tests::bench::{Bench, Case};
+use aicpu_tests::variants::algorithms;
 use aicpu_tests::world::{self, Place};
 use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Completed, Config, HOST_OPS, Operation};
@@ -12,8 +13,16 @@ use wire::{DataType, ReduceOp, Sqe};
 
 fn case(algorithm: Algorithm, count: u64, chunk: u64) -> Case {
     let (dtype, reduce, staging) = (DataType::Int32, ReduceOp::Sum, Staging::Scratch);
-    let operation =
-        Operation { op: OpKind::AllReduce, count, dtype, reduce, algorithm, staging, chunk, piece: 0 };
+    let operation = Operation {
+        op: OpKind::AllReduce,
+        count,
+        dtype,
+        reduce,
+        algorithm,
+        staging,
+        chunk,
+        ..Operation::default()
+    };
     Case { operation, in_place: false, shift: 0, seed: 3 }
 }
 
@@ -56,7 +65,7 @@ fn t15_one_launch_and_three_host_operations_whatever_the_size() {
         let mut bench = Bench::new(&cluster, Config::default(), 1 << 20).unwrap();
         let mut sizes = Vec::new();
         for (count, chunk) in [(0, 0), (1, 0), (1000, 0), (1000, 8), (250_000, 0)] {
-            for &algorithm in Algorithm::ALL {
+            for algorithm in algorithms(OpKind::AllReduce) {
                 let before: Vec<Seen> = (0..8).map(|rank| seen(&cluster, rank)).collect();
                 let completed = bench.run(&case(algorithm, count, chunk)).unwrap();
                 for (done, before) in completed.iter().zip(&before) {
@@ -89,7 +98,8 @@ fn t16_a_doorbell_announces_up_to_128_descriptors() {
         // The direct mesh last: in pieces of 512 bytes it has the longest streams.
         let mut pieces = case(Algorithm::MeshTwoShot, 100_000, 0);
         (pieces.operation.staging, pieces.operation.piece) = (Staging::Direct, 512);
-        let of = |count| Algorithm::ALL.iter().map(move |&algorithm| case(algorithm, count, 0));
+        let of =
+            |count| algorithms(OpKind::AllReduce).into_iter().map(move |algorithm| case(algorithm, count, 0));
         for case in [0, 8, 100_000].into_iter().flat_map(of).chain([pieces]) {
             let before: Vec<Seen> = (0..8).map(|rank| seen(&cluster, rank)).collect();
             let completed = bench.run(&case).unwrap();

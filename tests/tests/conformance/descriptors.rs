@@ -5,38 +5,28 @@
 use core::time::Duration;
 
 use aicpu_tests::bench::{Bench, Case};
+use aicpu_tests::variants::Variant;
 use aicpu_tests::world::{self, Place};
 use aicpu_tests::written::{assert_same, without_random_bits};
 use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Completed, Config, Operation};
-use wire::launch::{Algorithm, OpKind, Staging};
-use wire::{DataType, Descriptor, Lane, ReduceOp};
+use wire::{DataType, Descriptor, Lane};
 
 /// Every operation by every algorithm and staging that exists, with types for every engine, chunked and not.
-fn cases() -> Vec<Case> {
+fn cases(ranks: u32) -> Vec<Case> {
+    // The links' own types first; the others are reduced by the AI CPU, which the direct meshes cannot have.
+    let types = [DataType::Fp32, DataType::Int16, DataType::Fp64, DataType::Uint8];
     let mut cases = Vec::new();
-    let mut add = |op, algorithm, staging| {
+    for variant in Variant::all() {
         let turn = cases.len();
-        // The links' own types first; the others are reduced by the AI CPU, which the direct meshes cannot have.
-        let types = [DataType::Fp32, DataType::Int16, DataType::Fp64, DataType::Uint8];
-        let mesh = matches!(algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
-        let direct_mesh = mesh && staging == Staging::Direct;
-        let dtype = if direct_mesh { DataType::Fp32 } else { types[turn % types.len()] };
+        let dtype = if variant.adds_on_the_way() { DataType::Fp32 } else { types[turn % types.len()] };
         for (count, chunk) in [(1000, 0), (77, 20), (0, 0)] {
-            let reduce = ReduceOp::Sum;
-            let operation = Operation { op, count, dtype, reduce, algorithm, staging, chunk, piece: 0 };
-            cases.push(Case { operation, in_place: chunk > 0 && !direct_mesh, shift: 0, seed: turn as u64 });
+            let operation = variant.operation(count, ranks, turn as u64);
+            let operation = Operation { dtype, chunk, ..operation };
+            let in_place = chunk > 0 && variant.runs(true, true);
+            cases.push(Case { operation, in_place, shift: 0, seed: turn as u64 });
         }
-    };
-    for &staging in Staging::ALL {
-        Algorithm::ALL.iter().for_each(|&algorithm| add(OpKind::AllReduce, algorithm, staging));
-        [Algorithm::Ring, Algorithm::Nhr]
-            .iter()
-            .for_each(|&algorithm| add(OpKind::AllGather, algorithm, staging));
     }
-    // A reduce-scatter has no buffer of its own in which it could collect what others send.
-    add(OpKind::ReduceScatter, Algorithm::Ring, Staging::Scratch);
-    add(OpKind::ReduceScatter, Algorithm::Nhr, Staging::Scratch);
     cases
 }
 
@@ -60,10 +50,10 @@ fn compare(ranks: u32, place: Place, image: &Aicpu) -> usize {
     let (host, guest) = (start(&Aicpu::Thread), start(image));
     let (mut on_host, mut on_guest) = (bench(&host), bench(&guest));
     let mut compared = 0;
-    let cases = cases();
+    let cases = cases(ranks);
     let skipped = |case: &&Case| {
-        let mesh = matches!(case.operation.algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
-        place == Place::TwoServers && mesh && case.operation.staging == Staging::Direct
+        let Operation { op, algorithm, staging, .. } = case.operation;
+        place == Place::TwoServers && Variant { op, algorithm, staging }.adds_on_the_way()
     };
     for case in cases.iter().filter(|case| !skipped(case)) {
         let [one, other] = [on_host.run(case).unwrap(), on_guest.run(case).unwrap()];

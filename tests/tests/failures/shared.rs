@@ -8,7 +8,7 @@ use host_launcher::communicator::Config;
 use wire::ErrorCode;
 use wire::launch::Algorithm;
 
-use crate::scene::{FAR, Scene, TIMEOUT, case, warm};
+use aicpu_tests::scene::{FAR, Scene, TIMEOUT, case, warm};
 
 const RANKS: u32 = 4;
 
@@ -37,8 +37,8 @@ fn other_goes_on(fail: impl Fn(&Cluster, &mut Scene<'_>)) {
             scene.recovers();
             (1..RANKS).try_for_each(|rank| bench.launch_on(rank, &case))
         };
-        other.run_with(&Case { seed: 8, ..case }, half_done).unwrap();
-        other.run(&Case { seed: 9, ..case }).unwrap();
+        other.run_with(&Case { seed: 8, ..case.clone() }, half_done).unwrap();
+        other.run(&Case { seed: 9, ..case.clone() }).unwrap();
         other.finish().unwrap();
     }
 }
@@ -85,9 +85,9 @@ fn a_communicator_that_goes_with_work_in_flight() {
         for rank in [0, 1, 2] {
             leaver.launch_on(rank, &self::case(Algorithm::Ring)).unwrap();
         }
-        other.run(&Case { seed, ..case }).unwrap();
+        other.run(&Case { seed, ..case.clone() }).unwrap();
         leaver.finish().unwrap();
-        other.run(&Case { seed, ..case }).unwrap();
+        other.run(&Case { seed, ..case.clone() }).unwrap();
     }
     other.finish().unwrap();
 }

@@ -2,16 +2,18 @@
 
 use core::sync::atomic::Ordering;
 
+use aicpu_tests::variants::Variant;
 use aicpu_tests::world::{self, Place};
 use device_model::fabric::{BASE_STEP, Fabric, FabricConfig};
 use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Config, Operation};
 use wire::context::{Context, RegionEntry};
+use wire::launch::OpKind;
 use wire::npu::{LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES};
 use wire::{DeviceAddr, LaunchArgs};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::rotation::{HIT, MISS, Rotation, Step, is_direct_mesh, ring, variants};
+use crate::rotation::{HIT, MISS, Rotation, Step};
 
 const WINDOW: u64 = 32 << 20;
 /// Bytes of a buffer: as much as one communicator takes of a device, rings and scratch buffer.
@@ -46,7 +48,7 @@ fn meets(cluster: &Cluster, operation: Operation, in_place: bool) {
     let first = rotation.buffer(0, 0).addr(0).0;
     // Recorded where the addresses are equal, replayed elsewhere and there again.
     for (seed, pair, outcome) in [(1, 0, MISS), (2, 1, HIT), (3, 2, HIT), (4, 0, HIT)] {
-        let step = Step { operation, in_place, pair, seed };
+        let step = Step { operation: operation.clone(), in_place, pair, seed };
         assert_eq!(rotation.outcomes(&step), [outcome; 2], "{operation}, pair {pair}");
     }
     let peer = scratch(cluster, 0)[1];
@@ -60,17 +62,18 @@ fn t29_a_peers_scratch_at_the_address_of_a_users_buffer() {
     let mut met = 0;
     for place in [Place::OneServer, Place::TwoServers, Place::UnifiedBus] {
         let cluster = cluster(place);
-        for (op, algorithm, staging) in variants() {
+        for variant in Variant::all() {
             for in_place in [false, true] {
-                let operation = Operation { op, algorithm, staging, ..ring(COUNT) };
-                if !is_direct_mesh(&operation) || (!in_place && place != Place::TwoServers) {
+                let operation = variant.operation(COUNT, 2, 1);
+                // What has no scratch, or no input at rank 0, cannot meet.
+                if variant.runs(place != Place::TwoServers, in_place) && variant.op != OpKind::Barrier {
                     meets(&cluster, operation, in_place);
                     met += 1;
                 }
             }
         }
     }
-    assert_eq!(met, 30 + 28 + 30);
+    assert!(met >= 400, "{met}");
 }
 
 /// Every buffer has the same address on both ranks.
@@ -84,10 +87,10 @@ fn t29_buffers_of_both_ranks_at_the_same_addresses() {
             assert_eq!(buffer.addr(0), buffer.addr(1));
         }
     }
-    for (op, algorithm, staging) in variants() {
-        let operation = Operation { op, algorithm, staging, ..ring(COUNT) };
+    for variant in Variant::all() {
+        let operation = variant.operation(COUNT, 2, 1);
         for (seed, pair, outcome) in [(1, 0, MISS), (2, 1, HIT), (3, 2, HIT), (4, 0, HIT)] {
-            let step = Step { operation, in_place: false, pair, seed };
+            let step = Step { operation: operation.clone(), in_place: false, pair, seed };
             assert_eq!(rotation.outcomes(&step), [outcome; 2], "{operation}, pair {pair}");
         }
     }

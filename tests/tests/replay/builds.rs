@@ -2,14 +2,15 @@
 
 use core::time::Duration;
 
+use aicpu_tests::variants::Variant;
 use aicpu_tests::world::{self, Place};
 use aicpu_tests::written::assert_same;
 use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Config, Operation};
-use wire::launch::{CacheMode, OpKind};
+use wire::launch::CacheMode;
 use wire::{DataType, ReduceOp};
 
-use crate::rotation::{BYPASSED, HIT, MISS, Rotation, Step, is_direct_mesh, ring, variants};
+use crate::rotation::{BYPASSED, HIT, MISS, Rotation, Step};
 
 /// Types that links reduce, and types that they leave to the AI CPU.
 const TYPES: [(DataType, ReduceOp); 4] = [
@@ -23,17 +24,18 @@ const TYPES: [(DataType, ReduceOp); 4] = [
 const SIZES: [u64; 6] = [332, 100, 7, 320, 96, 1];
 
 /// Every operation by every algorithm and staging that exists there, in place and not.
-fn operations(place: Place) -> Vec<(Operation, bool)> {
+fn operations(place: Place, ranks: u32) -> Vec<(Operation, bool)> {
     let mut list = Vec::new();
-    for (turn, (op, algorithm, staging)) in variants().into_iter().enumerate() {
+    for (turn, variant) in Variant::all().into_iter().enumerate() {
         for in_place in [false, true] {
-            let operation = Operation { op, algorithm, staging, ..ring(333) };
-            let direct_mesh = is_direct_mesh(&operation);
-            if direct_mesh && (in_place || place == Place::TwoServers) {
+            // A rank with one buffer has the graph of the operation out of place.
+            let known = in_place && !variant.aliases_at_every_rank();
+            if known || !variant.runs(place != Place::TwoServers, in_place) {
                 continue;
             }
-            let (dtype, reduce) = TYPES[if direct_mesh { 0 } else { turn % TYPES.len() }];
-            let reduce = if op == OpKind::AllGather { ReduceOp::Sum } else { reduce };
+            let operation = variant.operation(333, ranks, turn as u64);
+            let (dtype, reduce) = TYPES[if variant.adds_on_the_way() { 0 } else { turn % TYPES.len() }];
+            let reduce = if variant.op.reduces() { reduce } else { ReduceOp::Sum };
             list.push((Operation { dtype, reduce, ..operation }, in_place));
         }
     }
@@ -50,9 +52,9 @@ fn compare(clusters: [&Cluster; 2], place: Place, caches: [CacheMode; 2]) -> usi
     };
     let mut rotations = [0, 1].map(rotation);
     let mut hits = 0;
-    for (seed, (operation, in_place)) in (0..).zip(operations(place)) {
+    for (seed, (operation, in_place)) in (0..).zip(operations(place, ranks)) {
         for (pair, outcome) in [(0, MISS), (1, HIT)] {
-            let step = Step { operation, in_place, pair, seed };
+            let step = Step { operation: operation.clone(), in_place, pair, seed };
             for (rotation, cache) in rotations.iter_mut().zip(caches) {
                 let expected = if cache == CacheMode::Off { BYPASSED } else { outcome };
                 assert_eq!(rotation.outcomes(&step), vec![expected; ranks as usize], "{step:?}");
@@ -62,7 +64,7 @@ fn compare(clusters: [&Cluster; 2], place: Place, caches: [CacheMode; 2]) -> usi
         }
         // Other sizes, whose graph may be that of another size, patched.
         for (pair, count) in (0..).zip(SIZES) {
-            let operation = Operation { count, ..operation };
+            let operation = Variant::resized(&operation, count, ranks, seed);
             let step = Step { operation, in_place, pair: pair % 2, seed };
             let [one, other] = rotations.each_mut().map(|rotation| rotation.outcomes(&step));
             assert!(caches[1] == CacheMode::Off || one == other, "{step:?}: {one:?} and {other:?}");

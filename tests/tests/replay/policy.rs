@@ -11,30 +11,29 @@ use crate::rotation::{BYPASSED, HIT, MISS, Rotation, Step, ring};
 
 /// What is launched, whether in place, and whether the field's cache keeps it where all links are UB.
 fn cases() -> Vec<(&'static str, Operation, bool, bool)> {
-    let base = ring(200);
-    let of = |op| Operation { op, ..base };
+    let of = |op| Operation { op, ..ring(200) };
     vec![
-        ("all-reduce", base, false, true),
+        ("all-reduce", ring(200), false, true),
         ("all-gather", of(OpKind::AllGather), false, true),
         ("reduce-scatter", of(OpKind::ReduceScatter), false, true),
-        ("another algorithm", Operation { algorithm: Algorithm::Nhr, ..base }, false, true),
-        ("work in the user's buffers", Operation { staging: Staging::Direct, ..base }, false, true),
-        ("all-reduce in place", base, true, false),
+        ("another algorithm", Operation { algorithm: Algorithm::Nhr, ..ring(200) }, false, true),
+        ("work in the user's buffers", Operation { staging: Staging::Direct, ..ring(200) }, false, true),
+        ("all-reduce in place", ring(200), true, false),
         ("all-gather in place", of(OpKind::AllGather), true, false),
         ("reduce-scatter in place", of(OpKind::ReduceScatter), true, false),
-        ("max of bf16", Operation { dtype: DataType::Bf16, reduce: ReduceOp::Max, ..base }, false, true),
-        ("min of int8", Operation { dtype: DataType::Int8, reduce: ReduceOp::Min, ..base }, false, true),
-        ("sum of int64", Operation { dtype: DataType::Int64, ..base }, false, false),
-        ("sum of uint64", Operation { dtype: DataType::Uint64, ..base }, false, false),
-        ("sum of fp64", Operation { dtype: DataType::Fp64, ..base }, false, false),
+        ("max of bf16", Operation { dtype: DataType::Bf16, reduce: ReduceOp::Max, ..ring(200) }, false, true),
+        ("min of int8", Operation { dtype: DataType::Int8, reduce: ReduceOp::Min, ..ring(200) }, false, true),
+        ("sum of int64", Operation { dtype: DataType::Int64, ..ring(200) }, false, false),
+        ("sum of uint64", Operation { dtype: DataType::Uint64, ..ring(200) }, false, false),
+        ("sum of fp64", Operation { dtype: DataType::Fp64, ..ring(200) }, false, false),
         (
             "int64 that is not reduced",
             Operation { dtype: DataType::Int64, ..of(OpKind::AllGather) },
             false,
             true,
         ),
-        ("product", Operation { reduce: ReduceOp::Prod, ..base }, false, false),
-        ("nothing to move", Operation { count: 0, ..base }, false, false),
+        ("product", Operation { reduce: ReduceOp::Prod, ..ring(200) }, false, false),
+        ("nothing to move", Operation { count: 0, ..ring(200) }, false, false),
     ]
 }
 
@@ -45,7 +44,7 @@ fn kept(place: Place, cache: CacheMode) -> Vec<&'static str> {
     let mut rotation = Rotation::new(&cluster, config, 2 * 8 * 200, 2);
     let mut kept = Vec::new();
     for (name, operation, in_place, _) in cases() {
-        let step = |pair| Step { operation, in_place, pair, seed: 9 };
+        let step = |pair| Step { operation: operation.clone(), in_place, pair, seed: 9 };
         match [rotation.outcomes(&step(0)), rotation.outcomes(&step(1))].as_slice() {
             [first, second] if first == &[MISS; 2] && second == &[HIT; 2] => kept.push(name),
             [first, second] if first == &[BYPASSED; 2] && second == &[BYPASSED; 2] => {}

@@ -12,26 +12,6 @@ pub(crate) const BYPASSED: u8 = CacheOutcome::Bypassed as u8;
 pub(crate) const HIT: u8 = CacheOutcome::Hit as u8;
 pub(crate) const MISS: u8 = CacheOutcome::Miss as u8;
 
-/// Every operation by every algorithm and staging that exists.
-pub(crate) fn variants() -> Vec<(OpKind, Algorithm, Staging)> {
-    let mut list = Vec::new();
-    for &staging in Staging::ALL {
-        list.extend(Algorithm::ALL.iter().map(|&algorithm| (OpKind::AllReduce, algorithm, staging)));
-        let both = [Algorithm::Ring, Algorithm::Nhr];
-        list.extend(both.map(|algorithm| (OpKind::AllGather, algorithm, staging)));
-        if staging == Staging::Scratch {
-            list.extend(both.map(|algorithm| (OpKind::ReduceScatter, algorithm, staging)));
-        }
-    }
-    list
-}
-
-/// Returns whether links must add on the way: the direct mesh keeps nothing in between.
-pub(crate) fn is_direct_mesh(operation: &Operation) -> bool {
-    let mesh = matches!(operation.algorithm, Algorithm::MeshOneShot | Algorithm::MeshTwoShot);
-    mesh && operation.staging == Staging::Direct
-}
-
 /// An all-reduce of fp32 sums by ring in scratch.
 pub(crate) fn ring(count: u64) -> Operation {
     Operation {
@@ -41,13 +21,12 @@ pub(crate) fn ring(count: u64) -> Operation {
         reduce: ReduceOp::Sum,
         algorithm: Algorithm::Ring,
         staging: Staging::Scratch,
-        chunk: 0,
-        piece: 0,
+        ..Operation::default()
     }
 }
 
 /// One operation on all ranks, on one of the pairs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) operation: Operation,
     pub(crate) in_place: bool,
@@ -94,11 +73,11 @@ impl<'c> Rotation<'c> {
 
     /// Runs a step, checks every byte of every pair, and returns the kernels' answers in the order of the ranks.
     pub(crate) fn run(&mut self, step: &Step) -> Vec<Completed> {
-        let Step { operation, in_place, pair, seed } = *step;
+        let Step { operation, in_place, pair, seed } = step.clone();
         let Operation { dtype, reduce, .. } = operation;
         let ranks = self.comm.size();
-        let (bytes, _) = operation.buffer_bytes(ranks).unwrap();
-        let fill = |rank| payload::fill(seed, rank, bytes / dtype.size_bytes(), dtype, reduce);
+        let elements = |rank| operation.elements(rank, ranks).unwrap()[0];
+        let fill = |rank| payload::fill(seed, rank, elements(rank), dtype, reduce);
         let inputs: Held = (0..ranks).map(fill).collect();
         let chunk = self.comm.chunk_elements(&operation, in_place).unwrap();
         let expected = oracle::expected(&operation, chunk, &inputs);
@@ -167,10 +146,6 @@ impl<'c> Rotation<'c> {
 
 /// Where input and output begin: in place, the share of a rank lies at its place in the whole.
 fn offsets(step: &Step, rank: u32) -> [u64; 2] {
-    let share = u64::from(rank) * step.operation.count * step.operation.dtype.size_bytes();
-    match step.operation.op {
-        OpKind::AllGather if step.in_place => [share, 0],
-        OpKind::ReduceScatter if step.in_place => [0, share],
-        _ => [0, 0],
-    }
+    let (input, output) = if step.in_place { step.operation.in_place(rank) } else { (0, 0) };
+    [input, output]
 }

@@ -2,11 +2,12 @@
 
 use core::time::Duration;
 
+use aicpu_tests::variants::{Variant, algorithms};
 use aicpu_tests::world::{self, Place};
 use host_launcher::communicator::{Config, Operation};
-use wire::launch::{Algorithm, CacheMode, Staging};
+use wire::launch::{Algorithm, CacheMode, OpKind, Staging};
 
-use crate::rotation::{BYPASSED, HIT, MISS, Rotation, Step, is_direct_mesh, ring, variants};
+use crate::rotation::{BYPASSED, HIT, MISS, Rotation, Step, ring};
 
 const RANKS: u32 = 4;
 
@@ -41,21 +42,24 @@ fn t25_every_operation_is_expanded_once() {
         let cluster = world::threads(RANKS, place, 48 << 20);
         let mut rotation = Rotation::new(&cluster, config(CacheMode::On), 4 * 250 * 4, 3);
         let mut series = 0;
-        for (op, algorithm, staging) in variants() {
+        for variant in Variant::all() {
             for in_place in [false, true] {
-                let operation = Operation { op, algorithm, staging, ..ring(250) };
-                if is_direct_mesh(&operation) && (in_place || place == Place::TwoServers) {
+                // A rank with one buffer has the graph of the operation out of place.
+                let known = in_place && !variant.aliases_at_every_rank();
+                if known || !variant.runs(place == Place::OneServer, in_place) {
                     continue;
                 }
+                let operation = variant.operation(250, RANKS, 5);
                 for seed in 0..10 {
                     let pair = usize::try_from(seed % 3).unwrap();
-                    let found = rotation.outcomes(&Step { operation, in_place, pair, seed });
+                    let found =
+                        rotation.outcomes(&Step { operation: operation.clone(), in_place, pair, seed });
                     assert_eq!(found, [if seed == 0 { MISS } else { HIT }; 4], "{operation}, step {seed}");
                 }
                 series += 1;
             }
         }
-        assert_eq!(series, if place == Place::OneServer { 30 } else { 28 });
+        assert!(series > 100, "{series}");
         rotation.finish();
     }
 }
@@ -155,11 +159,14 @@ fn sums_have_the_same_bits_on_hits_and_misses() {
     let mut cached = Rotation::new(&cluster, config(CacheMode::On), 4 * 1003, 2);
     let mut fresh = Rotation::new(&cluster, config(CacheMode::Off), 4 * 1003, 1);
     let mut compared = 0;
-    for &algorithm in Algorithm::ALL {
+    for algorithm in algorithms(OpKind::AllReduce) {
         for &staging in Staging::ALL {
+            if !(Variant { op: OpKind::AllReduce, algorithm, staging }).runs(true, false) {
+                continue;
+            }
             for (seed, dtype) in (40..).zip([Fp16, Bf16, Fp32]) {
                 let operation = Operation { algorithm, staging, dtype, ..ring(1003) };
-                let step = |pair| Step { operation, in_place: false, pair, seed };
+                let step = |pair| Step { operation: operation.clone(), in_place: false, pair, seed };
                 assert_eq!(cached.outcomes(&step(0)), [MISS; 5]);
                 assert_eq!(cached.outcomes(&step(1)), [HIT; 5]);
                 assert_eq!(fresh.outcomes(&step(0)), [BYPASSED; 5]);
@@ -172,7 +179,7 @@ fn sums_have_the_same_bits_on_hits_and_misses() {
             }
         }
     }
-    assert_eq!(compared, 5 * 2 * 3 * 5);
+    assert!(compared >= 16 * 3 * 5, "{compared}");
     cached.finish();
     fresh.finish();
 }

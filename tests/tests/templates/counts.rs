@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use aicpu_tests::reference::{FULL_CAPS, Labelled};
 use task_graph::{Counter, Counts};
-use templates::{Plan, Shape};
+use templates::{Plan, Shape, Tables};
 use wire::launch::{Algorithm, OpKind};
 
 use crate::facts::{all_reduce, all_tasks, shape, writes};
@@ -16,10 +16,10 @@ const MIB: u64 = 1 << 20;
 
 /// Counts one rank's tasks of an operation that is one chunk.
 fn count(shape: &Shape) -> Counts {
-    let plan = Plan::new(shape).expect("has a plan");
+    let plan = Plan::new(shape, &Tables::default()).expect("has a plan");
     assert_eq!(plan.chunks(), 1);
     let mut counter = Counter::new(FULL_CAPS);
-    plan.emit(0, &mut counter).expect("a counter takes everything");
+    plan.emit(0, &Tables::default(), &mut counter).expect("a counter takes everything");
     counter.counts()
 }
 

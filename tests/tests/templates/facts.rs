@@ -2,8 +2,9 @@
 //! experiments (T1…T4, T33…T37); the rows that count are in `counts`.
 
 use aicpu_tests::reference::{Aliases, FULL_CAPS, Labelled, PLAIN_CAPS, Stopped, World, expand};
+use aicpu_tests::variants::{Variant, algorithms};
 use task_graph::{RegionId, RegionKind, Task, ThreadId};
-use templates::{Needs, Plan, Shape};
+use templates::{Needs, Plan, Shape, Tables};
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, Phase, ReduceOp};
 
@@ -14,9 +15,11 @@ pub(crate) fn shape(op: OpKind, algorithm: Algorithm, rank: u32, ranks: u32, cou
     Shape {
         op,
         algorithm,
+        levels: [None; 4],
         staging: Staging::Scratch,
         rank,
         ranks,
+        root: 0,
         count,
         dtype: DataType::Int64,
         reduce: ReduceOp::Sum,
@@ -95,8 +98,8 @@ fn t01_halving_doubling_trace_of_rank_5() {
 
 #[test]
 fn t02_golden_buffers_of_eight_ranks() {
-    for algorithm in Algorithm::ALL {
-        let shape = all_reduce(*algorithm, 0, 8, 8);
+    for algorithm in algorithms(OpKind::AllReduce) {
+        let shape = all_reduce(algorithm, 0, 8, 8);
         let outputs = run_hundreds(&shape, &all_tasks(&shape), RegionKind::Output);
         assert_eq!(outputs, vec![vec![2800, 2808, 2816, 2824, 2832, 2840, 2848, 2856]; 8], "{algorithm}");
     }
@@ -175,7 +178,7 @@ fn shapes(ranks: u32) -> impl Iterator<Item = Shape> {
     let all = OpKind::ALL.iter().flat_map(|op| Algorithm::ALL.iter().map(move |algorithm| (*op, *algorithm)));
     let all = all.flat_map(|pair| Staging::ALL.iter().map(move |staging| (pair, *staging)));
     all.map(move |((op, algorithm), staging)| Shape { staging, ..shape(op, algorithm, 0, ranks, 64) })
-        .filter(|shape| Plan::new(shape).is_ok())
+        .filter(|shape| Plan::new(shape, &Tables::default()).is_ok())
 }
 
 #[test]
@@ -201,13 +204,15 @@ fn t33_every_template_goes_through_the_seven_phases_in_order() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 4 * 16, "all-reduce 5 × 2, all-gather 2 × 2, reduce-scatter 2 × 1");
+    let without_vector = Variant::all().iter().filter(|variant| !variant.op.has_vector()).count();
+    assert!(without_vector >= 50);
+    assert_eq!(seen, 4 * without_vector);
 }
 
 #[test]
 fn t34_one_rank_is_one_copy_and_no_channel() {
     let mut seen = 0;
-    for shape in shapes(1) {
+    for shape in shapes(1).filter(|shape| shape.op != OpKind::Barrier) {
         for caps in [FULL_CAPS, PLAIN_CAPS] {
             let tasks = expand(&shape, caps).tasks;
             assert_eq!(tasks.len(), 1, "{shape:?}");

@@ -1,9 +1,11 @@
 //! Every operation, algorithm, staging, rank count, element count and link capability, in random interleavings.
 
-use aicpu_tests::reference::{Aliases, FULL_CAPS, PLAIN_CAPS, World, expand};
+use aicpu_tests::reference::{Aliases, FULL_CAPS, PLAIN_CAPS, World, expand_with};
+use host_launcher::communicator::Vector;
+use host_launcher::traffic::Traffic;
 use task_graph::{Caps, RegionKind};
-use templates::{Needs, Plan, Shape};
-use wire::launch::{Algorithm, OpKind, Staging};
+use templates::{Needs, Plan, Shape, Tables};
+use wire::launch::{Algorithm, ElementRange, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp, Reduction};
 
 const POISON: u8 = 0xa5;
@@ -22,51 +24,92 @@ pub(crate) fn add(reduction: Reduction, dst: &mut [u8], src: &[u8]) {
     }
 }
 
-fn sizes(op: OpKind, count: u64, ranks: u64) -> (u64, u64) {
-    match op {
-        OpKind::AllReduce => (count, count),
-        OpKind::AllGather => (count, count * ranks),
-        OpKind::ReduceScatter => (count * ranks, count),
-    }
+/// Counts and places of a shape, with empty blocks, gaps, and an order of their own; `None` where it has none.
+fn vector(shape: &Shape) -> Option<Vector> {
+    let traffic = Traffic::named(shape.op.name()).expect("every operation has a name");
+    traffic.vector(shape.count + u64::from(shape.ranks), shape.count, shape.ranks)
 }
 
-/// What rank `rank` must hold afterwards, from the definition of the operation alone.
-fn oracle(op: OpKind, rank: u64, count: u64, ranks: u64) -> Vec<i64> {
-    let sum = |index| (0..ranks).map(|other| element(other, index)).sum();
-    match op {
-        OpKind::AllReduce => (0..count).map(sum).collect(),
-        OpKind::AllGather => {
-            (0..ranks).flat_map(|other| (0..count).map(move |i| element(other, i))).collect()
+/// What rank `rank` must hold afterwards, from the definition of the operation alone; bytes that no block covers stay
+/// poisoned.
+fn oracle(shape: &Shape, vector: Option<&Vector>, rank: u32) -> Vec<i64> {
+    let (count, ranks, root) = (shape.count, shape.ranks, shape.root);
+    let sum = |index| (0..ranks).map(|other| element(other.into(), index)).sum::<i64>();
+    let share = |other: u32| (0..count).map(move |index| element(other.into(), index));
+    let block = |other: u32, block: u32| {
+        let first = u64::from(block) * count;
+        (first..first + count).map(move |index| element(other.into(), index))
+    };
+    let row = |rank: u32, peer: u32| vector.expect("has rows").rows(rank)[peer as usize];
+    // Blocks from every rank: which of its elements, where to.
+    let placed = |blocks: &dyn Fn(u32) -> (ElementRange, ElementRange)| {
+        let all: Vec<_> = (0..ranks).map(|other| (other, blocks(other))).collect();
+        let end = all.iter().filter_map(|(_, (_, to))| to.end()).max().unwrap_or(0);
+        let mut out = vec![i64::from_le_bytes([POISON; 8]); usize::try_from(end).expect("small")];
+        for (other, (from, to)) in all {
+            assert_eq!(from.count, to.count);
+            for index in 0..from.count {
+                out[usize::try_from(to.first + index).expect("small")] =
+                    element(other.into(), from.first + index);
+            }
         }
-        OpKind::ReduceScatter => (0..count).map(|index| sum(rank * count + index)).collect(),
+        out
+    };
+    match shape.op {
+        OpKind::AllReduce => (0..count).map(sum).collect(),
+        OpKind::Reduce if rank == root => (0..count).map(sum).collect(),
+        OpKind::AllGather => (0..ranks).flat_map(share).collect(),
+        OpKind::Gather if rank == root => (0..ranks).flat_map(share).collect(),
+        OpKind::ReduceScatter => (0..count).map(|index| sum(u64::from(rank) * count + index)).collect(),
+        OpKind::ReduceScatterV => {
+            let own = row(rank, rank).send;
+            (0..own.count).map(|index| sum(own.first + index)).collect()
+        }
+        OpKind::Broadcast => share(root).collect(),
+        OpKind::Scatter => block(root, rank).collect(),
+        OpKind::AllToAll => (0..ranks).flat_map(|other| block(other, rank)).collect(),
+        OpKind::AllGatherV => placed(&|other| {
+            let to = row(rank, other).receive;
+            (ElementRange { first: 0, count: to.count }, to)
+        }),
+        OpKind::AllToAllV | OpKind::SendReceive => {
+            placed(&|other| (row(other, rank).send, row(rank, other).receive))
+        }
+        OpKind::Reduce | OpKind::Gather | OpKind::Barrier => Vec::new(),
     }
 }
 
 fn check(shape: &Shape, caps: Caps) {
-    let (ranks, count) = (u64::from(shape.ranks), shape.count);
-    let (input, output) = sizes(shape.op, count, ranks);
+    let vector = vector(shape);
+    let tables = |rank| Tables {
+        vector: vector.as_ref().map_or(&[], |vector| vector.rows(rank)),
+        ..Tables::default()
+    };
     let scratch = usize::try_from(shape.scratch_len).expect("small");
-    let buffers: Vec<[Vec<u8>; 3]> = (0..ranks)
-        .map(|rank| {
-            let input: Vec<u8> = (0..input).flat_map(|i| element(rank, i).to_le_bytes()).collect();
-            let output = vec![POISON; usize::try_from(output * 8).expect("small")];
-            [input, output, vec![POISON; scratch]]
-        })
-        .collect();
-    let tasks: Vec<_> = (0..shape.ranks).map(|rank| expand(&Shape { rank, ..*shape }, caps).tasks).collect();
+    let mut tasks = Vec::new();
+    let mut buffers: Vec<[Vec<u8>; 3]> = Vec::new();
+    for rank in 0..shape.ranks {
+        let of_rank = Shape { rank, ..*shape };
+        let [input, output] = of_rank.extents(&tables(rank)).expect("has extents").own;
+        let input: Vec<u8> = (0..input).flat_map(|i| element(rank.into(), i).to_le_bytes()).collect();
+        let output = vec![POISON; usize::try_from(output * 8).expect("small")];
+        // A rank with one buffer has none in place.
+        let in_place = shape.in_place && !input.is_empty() && !output.is_empty();
+        tasks.push(expand_with(&Shape { in_place, ..of_rank }, &tables(rank), caps).tasks);
+        buffers.push([input, output, vec![POISON; scratch]]);
+    }
     let aliases = if shape.in_place { Aliases::InPlace } else { Aliases::Apart };
     let world = World::new(&buffers, &tasks, aliases);
-    for seed in [ranks * 1000 + count, 7] {
+    for seed in [u64::from(shape.ranks) * 1000 + shape.count, 7] {
         let mut world = world.clone();
         world.run(seed, &add).unwrap_or_else(|stopped| panic!("{shape:?} seed {seed}: {stopped:?}"));
-        for rank in 0..ranks {
-            let index = usize::try_from(rank).expect("small");
+        for rank in 0..shape.ranks {
             let got: Vec<i64> = world
-                .buffer(index, RegionKind::Output)
+                .buffer(rank as usize, RegionKind::Output)
                 .chunks_exact(8)
                 .map(|bytes| i64::from_le_bytes(bytes.try_into().expect("8")))
                 .collect();
-            assert_eq!(got, oracle(shape.op, rank, count, ranks), "{shape:?} rank {rank} seed {seed}");
+            assert_eq!(got, oracle(shape, vector.as_ref(), rank), "{shape:?} rank {rank} seed {seed}");
         }
     }
 }
@@ -75,9 +118,11 @@ fn shape(op: OpKind, algorithm: Algorithm, staging: Staging, ranks: u32, count: 
     Shape {
         op,
         algorithm,
+        levels: [None; 4],
         staging,
         rank: 0,
         ranks,
+        root: if op.is_rooted() { ranks - 1 } else { 0 },
         count,
         dtype: DataType::Int64,
         reduce: ReduceOp::Sum,
@@ -101,7 +146,13 @@ fn sweep(ranks: impl Iterator<Item = u32> + Clone, vary: impl Fn(Shape) -> Shape
                     let n = u64::from(ranks);
                     for count in [0, 1, n.saturating_sub(1), n, n + 1, 1000] {
                         let shape = vary(shape(op, algorithm, staging, ranks, count));
-                        match Plan::new(&shape) {
+                        let vector = vector(&shape);
+                        let vector = vector.as_ref().map_or(&[] as &[_], |vector| vector.rows(0));
+                        // Blocks with places of their own have none in common; the real kernel refuses them in place.
+                        if shape.in_place && !vector.is_empty() {
+                            continue;
+                        }
+                        match Plan::new(&shape, &Tables { vector, ..Tables::default() }) {
                             Ok(_) => {}
                             Err(error) => {
                                 let known = [ErrorCode::PLAN_OP, ErrorCode::PLAN_STAGING];

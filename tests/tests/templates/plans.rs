@@ -1,13 +1,13 @@
 //! What has no plan, and how much scratch is enough.
 
-use templates::{Needs, Plan, PlanError, Shape, scratch_bytes};
+use templates::{Needs, Plan, PlanError, Shape, Tables, scratch_bytes};
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, ErrorCode};
 
 use crate::facts::{all_reduce, shape};
 
 fn refusal(shape: Shape) -> PlanError {
-    Plan::new(&shape).expect_err("has no plan")
+    Plan::new(&shape, &Tables::default()).expect_err("has no plan")
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn scratch_shapes() -> impl Iterator<Item = Shape> {
     let varied =
         varied.flat_map(|shape| [DataType::Int8, DataType::Fp64].map(|dtype| Shape { dtype, ..shape }));
     varied.filter(|shape| {
-        Plan::new(&Shape { scratch_len: 0, ..*shape })
+        Plan::new(&Shape { scratch_len: 0, ..*shape }, &Tables::default())
             .is_err_and(|error| error.code == ErrorCode::PLAN_SCRATCH)
     })
 }
@@ -68,7 +68,7 @@ fn the_scratch_a_refusal_asks_for_is_enough_and_less_is_not() {
     let mut seen = 0;
     for shape in scratch_shapes() {
         let need = refusal(Shape { scratch_len: 0, ..shape }).need;
-        assert!(Plan::new(&Shape { scratch_len: need, ..shape }).is_ok(), "{shape:?}");
+        assert!(Plan::new(&Shape { scratch_len: need, ..shape }, &Tables::default()).is_ok(), "{shape:?}");
         let less = refusal(Shape { scratch_len: need - 1, ..shape });
         let expected = PlanError { code: ErrorCode::PLAN_SCRATCH, need, limit: need - 1 };
         assert_eq!(less, expected, "{shape:?}");
@@ -76,16 +76,16 @@ fn the_scratch_a_refusal_asks_for_is_enough_and_less_is_not() {
         assert!(need <= Needs::of(wide.algorithm, wide.ranks).least_scratch, "{shape:?}");
         seen += 1;
     }
-    assert_eq!(seen, 5 * 2 * 21, "ranks × types × combinations");
+    assert!(seen >= 5 * 2 * 81, "ranks × types × combinations: {seen}");
 }
 
 #[test]
 fn scratch_bytes_hold_the_operation_in_one_chunk() {
     for shape in scratch_shapes() {
         let enough = Shape { scratch_len: scratch_bytes(&shape), ..shape };
-        assert_eq!(Plan::new(&enough).map(|plan| plan.chunks()), Ok(1), "{enough:?}");
+        assert_eq!(Plan::new(&enough, &Tables::default()).map(|plan| plan.chunks()), Ok(1), "{enough:?}");
         let bounded = Shape { chunk: 10, ..shape };
         let enough = Shape { scratch_len: scratch_bytes(&bounded), ..bounded };
-        assert_eq!(Plan::new(&enough).map(|plan| plan.chunks()), Ok(100), "{enough:?}");
+        assert_eq!(Plan::new(&enough, &Tables::default()).map(|plan| plan.chunks()), Ok(100), "{enough:?}");
     }
 }

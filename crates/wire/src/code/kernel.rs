@@ -47,6 +47,12 @@ super::codes! {
     1115 LAUNCH_CACHE NoEffect hccl 1 ei 3
         "the cache mode number is unknown"
         "build launcher and kernel from the same commit"
+    1116 LAUNCH_ROOT NoEffect hccl 1 ei 3
+        "the root is not a rank, or the operation has none"
+        "name a root below the number of ranks, and 0 for operations without one"
+    1117 LAUNCH_VECTOR NoEffect hccl 1 ei 3
+        "counts and places per rank are missing, superfluous or contradict the operation"
+        "give a row for every rank, and a count of 0 beside them; only v operations and send-recv have rows"
     2001 CONTEXT_MAGIC NoEffect hccl 4 ei 8
         "these bytes are not a resource context"
         "the context address in the launch arguments is wrong; create the communicator anew"

@@ -176,11 +176,20 @@ fn threads(context: &Context<'_>, claims: &mut DeviceClaims) -> Result<(), Conte
 }
 
 fn regions(context: &Context<'_>) -> Result<(), ContextError> {
+    let mut previous: Option<(u32, u32)> = None;
     for (index, region) in context.regions.iter().enumerate() {
         let at = |field| entry_offset(context.header.regions, index, field);
         let field = |ok, offset| ensure(ok, ErrorCode::CONTEXT_FIELD, at(offset));
-        ensure(region.reserved == 0, ErrorCode::CONTEXT_RESERVED, at(offset_of!(RegionEntry, reserved)))?;
         field(u32::try_from(index) == Ok(region.rank), offset_of!(RegionEntry, rank))?;
+        // Servers and super pods are numbered in rank order, and a super pod begins with a server.
+        let new_server = previous.is_none_or(|(server, _)| u32::from(region.server) == server + 1);
+        let (server, pod) = previous.unwrap_or((0, 0));
+        let grown = |number: u16, from: u32, new: bool| {
+            u32::from(number) == from || (new && previous.is_some() && u32::from(number) == from + 1)
+        };
+        field(grown(region.server, server, true), offset_of!(RegionEntry, server))?;
+        field(grown(region.pod, pod, new_server), offset_of!(RegionEntry, pod))?;
+        previous = Some((u32::from(region.server), u32::from(region.pod)));
         field(region.token != 0, offset_of!(RegionEntry, token))?;
         field(region.len > 0 && region.addr.checked_add(region.len).is_some(), offset_of!(RegionEntry, len))?;
         field(region.addr != 0 && region.addr.is_multiple_of(128), offset_of!(RegionEntry, addr))?;

@@ -117,8 +117,10 @@ pub struct RegionEntry {
     pub generation: u32,
     /// Rank it belongs to.
     pub rank: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Server that rank is on: from 0 upwards in rank order, without gaps.
+    pub server: u16,
+    /// Super pod that rank is in, likewise; a server is in one of them.
+    pub pod: u16,
 }
 const _: () = assert!(size_of::<RegionEntry>() == 32);
 

@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use std::collections::BTreeMap;
 
 use aicpu_wire::context::{ChannelEntry, ContextHeader, RegionEntry, TableRef, ThreadEntry};
-use aicpu_wire::launch::{Algorithm, Buffer, OpKind, PeerBuffer, Staging};
+use aicpu_wire::launch::{Algorithm, Buffer, ElementRange, OpKind, PeerBuffer, Staging, VectorRow};
 use aicpu_wire::npu::{self, ChannelSlot, Protocol, QueueSlot, RegionSlot, Status};
 use aicpu_wire::program::{ProgramEntry, ProgramHeader, ProgramOperand};
 use aicpu_wire::{
@@ -60,7 +60,7 @@ macro_rules! layouts {
     };
 }
 
-fn layouts() -> [Layout; 19] {
+fn layouts() -> [Layout; 21] {
     layouts! {
         ContextHeader {
             magic abi_major abi_minor total_len header_crc body_crc instance epoch rank ranks device
@@ -68,7 +68,7 @@ fn layouts() -> [Layout; 19] {
         }
         TableRef { offset count stride reserved }
         ThreadEntry { ring depth queue reserved notify_base notify_count reserved1 }
-        RegionEntry { addr len token generation rank reserved }
+        RegionEntry { addr len token generation rank server pod }
         ChannelEntry {
             peer index protocol reserved local_notify remote_notify reduce_types reduce_ops max_len ring depth
             queue reserved1 reserved2
@@ -84,17 +84,20 @@ fn layouts() -> [Layout; 19] {
         Cqe { task address code queue step peer position skeleton opcode reserved phase }
         LaunchArgs {
             magic abi blocks sequence checksum instance epoch op dtype reduce algorithm count chunk piece context
-            context_len staging cache kind reserved input output start_notify done_notify timeout_ms reserved1 reserved2
+            context_len staging cache kind reserved input output start_notify done_notify timeout_ms root vector
+            levels reserved1 reserved2
         }
+        VectorRow { send receive }
+        ElementRange { first count }
         Buffer { addr len token reserved peers }
         ProgramHeader { magic abi_major abi_minor total_len checksum count instance epoch bindings reserved }
         ProgramEntry {
-            op dtype reduce algorithm staging reserved count chunk piece context context_len start_base input output
+            op dtype reduce algorithm staging reserved count vector root levels chunk piece context context_len start_base input output
         }
         ProgramOperand { slot reserved offset len }
         PeerBuffer { addr len token reserved }
         Status { sequence code chunks sqes wqes doorbells steps cache reserved detail expand_ns submit_ns kinds }
-        TraceEvent { time_ns sequence kind reserved queue first second }
+        TraceEvent { time_ns sequence kind detail queue first second }
         RegionSlot { addr len token access generation reserved }
         ChannelSlot { peer_npu connected protocol queue reduce_types reduce_ops max_len reserved }
         QueueSlot { ring depth kind reserved channel generation reserved1 reserved2 }

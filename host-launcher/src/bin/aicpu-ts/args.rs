@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use host_launcher::faults::Fault;
-use wire::launch::{Algorithm, CacheMode, OpKind, Staging};
+use host_launcher::traffic::Traffic;
+use wire::launch::{Algorithm, CacheMode, Staging};
 use wire::{DataType, ReduceOp};
 
 /// Collectives through an open AICPU_TS runtime, on software NPUs.
@@ -24,12 +25,14 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a collective on all ranks, check every byte, count what it took
     Run(RunArgs),
-    /// Simulate: whole lives of a cluster under virtual time, with faults, each repeatable by its seed
+    /// Simulate whole lives of a cluster under virtual time, with faults
     Sim(SimArgs),
     /// Print the faults that run and sim can put in
     Faults,
     /// Print how the ranks are connected
     Topo(WorldArgs),
+    /// Explain the dumps of a failed run
+    Diagnose(DiagnoseArgs),
     /// Print the settings in force, where each comes from and why it differs from what was asked
     Env,
 }
@@ -57,16 +60,19 @@ pub(crate) struct WorldArgs {
 pub(crate) struct RunArgs {
     /// Operation
     #[arg(value_parser = parse_op)]
-    pub(crate) op: OpKind,
+    pub(crate) op: Traffic,
     #[command(flatten)]
     pub(crate) world: WorldArgs,
-    /// Size of one rank's share: all-reduce the whole, all-gather what it sends, reduce-scatter what it receives.
-    /// Suffixes K, M, G (powers of 1024)
+    /// Size of one rank's share: all-reduce, reduce and broadcast the whole, others one rank's block, v operations the
+    /// largest block there may be. Suffixes K, M, G (powers of 1024)
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_size, conflicts_with = "count")]
     pub(crate) bytes: u64,
     /// The same in elements
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
+    /// Root of a broadcast, reduce, scatter or gather
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub(crate) root: u32,
     /// Data type
     #[arg(long, default_value = "fp32", value_parser = parse_dtype)]
     pub(crate) dtype: DataType,
@@ -120,10 +126,21 @@ pub(crate) struct RunArgs {
     /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT, with --fault 2000
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
+    /// Write a dump of every rank to this folder when the operation fails, for `aicpu-ts diagnose`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dump: Option<PathBuf>,
     /// Put in this fault, repeatable: KIND[:rank=R,setting=value,…][@step=…,task=…,…]; see `aicpu-ts faults`. Without a
     /// rank, the seed chooses one
     #[arg(long, value_name = "FAULT", value_parser = Fault::parse)]
     pub(crate) fault: Vec<Fault>,
+}
+
+/// What to explain.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DiagnoseArgs {
+    /// Dumps of the ranks of one communicator, or folders of such
+    #[arg(value_name = "DUMP", required = true)]
+    pub(crate) dumps: Vec<PathBuf>,
 }
 
 /// What to simulate. The seed chooses what is not given, and chooses it the same whatever is.
@@ -182,8 +199,9 @@ fn by_name<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Resul
         .ok_or_else(|| format!("expected one of: {}", names()))
 }
 
-fn parse_op(text: &str) -> Result<OpKind, String> {
-    by_name(text, OpKind::ALL, OpKind::name)
+fn parse_op(text: &str) -> Result<Traffic, String> {
+    let names = || Traffic::all().iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    Traffic::named(text).ok_or_else(|| format!("expected one of: {}", names()))
 }
 
 fn parse_dtype(text: &str) -> Result<DataType, String> {

@@ -1,6 +1,7 @@
 //! `aicpu-ts run`: one operation on all ranks, checked, with the counts that matter.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use comfy_table::{Table, presets};
 use host_launcher::cluster::{Aicpu, Cluster};
@@ -55,7 +56,8 @@ fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
     };
     let disabled = *settings.expansion_mode.value() == ExpansionMode::AicpuCacheDisable;
     let cache = args.cache.unwrap_or(if disabled { CacheMode::Off } else { CacheMode::On });
-    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache, ..Config::default() }
+    let dump = args.dump.clone();
+    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache, dump, ..Config::default() }
 }
 
 /// Turns the arguments into an operation and the reason for its algorithm.
@@ -66,13 +68,18 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         let message = format!("--bytes {} is no multiple of the {size} bytes of {}", args.bytes, args.dtype);
         return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
     }
-    if args.op != OpKind::AllGather && !args.dtype.can_reduce() {
+    let op = args.op.op();
+    if op.reduces() && !args.dtype.can_reduce() {
         let message = format!("{} cannot be reduced, only moved", args.dtype);
         return Err(Error::new(ErrorCode::LAUNCH_REDUCE, message));
     }
-    let reduce = if args.op == OpKind::AllGather { ReduceOp::Sum } else { args.reduce };
+    if args.root > 0 && (!op.is_rooted() || args.root >= topology.ranks()) {
+        let message = format!("--root {}: {op} on {} ranks has no such root", args.root, topology.ranks());
+        return Err(Error::new(ErrorCode::LAUNCH_ROOT, message));
+    }
+    let reduce = if op.reduces() { args.reduce } else { ReduceOp::Sum };
     let question = Question {
-        op: args.op,
+        op,
         count,
         dtype: args.dtype,
         reduce,
@@ -81,15 +88,17 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         staging: args.staging,
     };
     let choice = choose(&question, topology, settings)?;
+    let vector = args.op.vector(args.seed, count, topology.ranks()).map(Arc::new);
     let operation = Operation {
-        op: args.op,
-        count,
+        op,
+        count: if vector.is_some() || op == OpKind::Barrier { 0 } else { count },
+        root: args.root,
+        vector,
         dtype: args.dtype,
         reduce,
         algorithm: choice.algorithm,
         staging: choice.staging,
-        chunk: 0,
-        piece: 0,
+        ..Operation::default()
     };
     Ok((operation, choice.why))
 }
@@ -131,7 +140,7 @@ fn carry_out(
         capture: args.capture.unwrap_or(0),
     };
     let retry = comm.retry(&operation, args.in_place)?;
-    let mut run = Run::prepare(&cluster, comm, operation, &setup)?;
+    let mut run = Run::prepare(&cluster, comm, operation.clone(), &setup)?;
     run.behave(arrange(args, &cluster)?);
     let bar = progress(args.steps);
     let mut logs: Vec<LogStream<'_>> =

@@ -133,3 +133,20 @@ pub(crate) fn faults(output: &mut Output) -> Result<()> {
     ));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::failure;
+    use host_launcher::sim::{Limits, Scenario};
+    use wire::ErrorCode;
+
+    #[test]
+    fn a_seed_that_fails_is_told_with_the_command_that_repeats_it() {
+        let scenario = Scenario::new(7, &Limits::default());
+        let error = failure(&scenario, "hang", "rank 2 waits");
+        assert_eq!(error.code(), ErrorCode::SIMULATION_FAILED);
+        assert_eq!(error.message(), "seed 7: hang: rank 2 waits");
+        assert_eq!(error.advice(), format!("repeat it with: {scenario}"));
+        assert!(error.advice().contains("aicpu-ts sim --seed 7"), "{error}");
+    }
+}
