@@ -18,6 +18,9 @@ pub(crate) struct Options {
     /// How large
     #[arg(value_enum, default_value_t = Size::Ci)]
     size: Size,
+    /// Play only so many of a hundred seeds
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100))]
+    percent: u64,
     /// First seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
@@ -71,7 +74,8 @@ impl Size {
 /// When a figure is not what it must be, after all legs have run.
 pub(crate) fn run(options: &Options) -> Result<()> {
     command::run(command::cargo("build").args(["--release", "--package", "host-launcher"]))?;
-    let [none, one, several, slow, kills, twice] = options.size.seeds();
+    let seeds = options.size.seeds().map(|seeds| (seeds * options.percent / 100).max(1));
+    let [none, one, several, slow, kills, twice] = seeds;
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let mut legs: Vec<Leg> = vec![
         ("no fault", none, words("--faults 0")),

@@ -261,7 +261,6 @@ impl Engine {
     }
 
     /// Runs one ring until it blocks, is empty or the budget is used up.
-    #[inline(always)]
     fn run(&mut self, index: usize, budget: Budget, progress: &mut Progress) {
         let Self { site, queues, books, state } = self;
         let queue = &mut queues.threads[index];
