@@ -6,6 +6,7 @@
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use std::sync::Arc;
 
 use aicpu_kernel::{Block, DEFAULT_BLOCKS, Kernel, LARGEST_GRAPH_PAGES, Page};
 use device_model::clock::Clock;
@@ -60,10 +61,18 @@ impl Aicpu {
     }
 }
 
-/// A fabric with a kernel on every NPU, one NPU per rank of its topology.
+/// A fabric with a kernel on every NPU, and the ranks that are on it: one NPU per rank of its topology.
 #[derive(Debug)]
 pub struct Cluster {
     topology: Topology,
+    /// The NPU of every rank.
+    members: Vec<u32>,
+    shared: Arc<Shared>,
+}
+
+/// What a cluster and its subsets have in common.
+#[derive(Debug)]
+struct Shared {
     npus: Vec<Npu>,
     machine: Machine,
     guests: Vec<Guest>,
@@ -71,7 +80,7 @@ pub struct Cluster {
     reclaimed: Vec<Leftover>,
 }
 
-impl Drop for Cluster {
+impl Drop for Shared {
     fn drop(&mut self) {
         owner::release(self.npus[0].fabric());
     }
@@ -117,9 +126,30 @@ impl Cluster {
             Aicpu::Qemu { image, options } => boot(fabric, image, options)?,
         };
         let aicpu = if fabric.is_simulated() { SIMULATED } else { aicpu.name() };
-        let cluster = Self { topology, npus, machine, guests, aicpu, reclaimed };
+        let members = (0..topology.ranks()).collect();
+        let shared = Arc::new(Shared { npus, machine, guests, aicpu, reclaimed });
+        let cluster = Self { topology, members, shared };
         cluster.wait_until_ready()?;
         Ok(cluster)
+    }
+
+    /// Returns a cluster of some of these ranks, numbered anew in the order given, on the same NPUs and kernels. Its
+    /// communicators work beside those of all ranks; its buffers are its own.
+    ///
+    /// # Errors
+    /// `ARGUMENT_VALUE` for no rank, a rank that is none or comes twice, and ranks of one server with one of another between
+    /// them.
+    pub fn subset(&self, ranks: &[u32]) -> Result<Self> {
+        let topology = self.topology.subset(ranks)?;
+        let members = ranks.iter().filter_map(|rank| self.members.get(*rank as usize).copied()).collect();
+        Ok(Self { topology, members, shared: Arc::clone(&self.shared) })
+    }
+
+    /// Returns the rank that is on an NPU; `None` where none of these is.
+    #[must_use]
+    pub fn rank_on(&self, npu: u32) -> Option<u32> {
+        let rank = self.members.iter().position(|member| *member == npu)?;
+        u32::try_from(rank).ok()
     }
 
     /// Returns how the ranks are connected.
@@ -134,25 +164,25 @@ impl Cluster {
     /// When there is no such rank.
     #[must_use]
     pub fn npu(&self, rank: u32) -> &Npu {
-        &self.npus[rank as usize]
+        &self.shared.npus[self.members[rank as usize] as usize]
     }
 
     /// Returns what processes that are gone had left in the NPUs, and was taken back.
     #[must_use]
     pub fn reclaimed(&self) -> &[Leftover] {
-        &self.reclaimed
+        &self.shared.reclaimed
     }
 
     /// Returns the device.
     #[must_use]
     pub fn machine(&self) -> &Machine {
-        &self.machine
+        &self.shared.machine
     }
 
     /// Returns the clock by which devices and host live.
     #[must_use]
     pub fn clock(&self) -> &Clock {
-        self.npus[0].fabric().clock()
+        self.shared.npus[0].fabric().clock()
     }
 
     /// Takes all faults out of the NPU of a rank, and restarts the NPU and its kernel if it is dead. What communicators
@@ -164,19 +194,20 @@ impl Cluster {
     /// # Panics
     /// When there is no such rank.
     pub fn repair(&self, rank: u32) -> Result<()> {
-        let dead = self.machine.is_dead(rank);
-        self.npus[rank as usize].exhaust_at(None);
-        self.machine.repair(rank);
+        let (machine, npu) = (self.machine(), self.npu(rank));
+        let dead = machine.is_dead(npu.index());
+        npu.exhaust_at(None);
+        machine.repair(npu.index());
         if dead {
             self.answer_for_the_dead(rank);
-            attach(&self.machine, self.npus[rank as usize].fabric(), rank)?;
+            attach(machine, npu.fabric(), npu.index())?;
         }
         Ok(())
     }
 
     /// Answers what a dead kernel has not: the next one must not take launches of communicators that are gone.
     fn answer_for_the_dead(&self, rank: u32) {
-        let window = self.npus[rank as usize].window();
+        let window = self.npu(rank).window();
         let (head, tail) = (window.word(LAUNCH_HEAD), window.word(LAUNCH_TAIL));
         // ORDER: nobody else uses these words now.
         let (answered, posted) = (head.load(Ordering::Acquire), tail.load(Ordering::Acquire));
@@ -191,13 +222,13 @@ impl Cluster {
     /// Returns what runs the kernels, by the name users know.
     #[must_use]
     pub fn aicpu(&self) -> &'static str {
-        self.aicpu
+        self.shared.aicpu
     }
 
     /// Returns the emulated machines, where the kernels run in such: one for up to 16 NPUs, or one for each.
     #[must_use]
     pub fn guests(&self) -> &[Guest] {
-        &self.guests
+        &self.shared.guests
     }
 
     /// Checks that every kernel's core still runs, where they are emulated.
@@ -205,14 +236,15 @@ impl Cluster {
     /// # Errors
     /// Those of [`Guest::check`].
     pub fn check(&self) -> Result<()> {
-        self.guests.iter().try_for_each(Guest::check)
+        self.shared.guests.iter().try_for_each(Guest::check)
     }
 
     /// Tells the kernel of a rank that there may be something to do for it; needed after every post.
     pub fn wake(&self, rank: u32) {
         // A machine for several NPUs never sleeps.
-        if self.aicpu == PER_NPU
-            && let Some(guest) = self.guests.get(rank as usize)
+        let member = self.members.get(rank as usize).map_or(usize::MAX, |member| *member as usize);
+        if self.shared.aicpu == PER_NPU
+            && let Some(guest) = self.shared.guests.get(member)
         {
             guest.wake();
         }
@@ -252,7 +284,7 @@ impl Cluster {
             state == KernelState::Ready as u64
         };
         let deadline = self.clock().now() + Duration::from_secs(20);
-        match self.machine.run_until(|| self.npus.iter().all(ready), Some(deadline)) {
+        match self.shared.machine.run_until(|| self.shared.npus.iter().all(ready), Some(deadline)) {
             Outcome::Done => Ok(()),
             _ => Err(Error::new(
                 ErrorCode::KERNEL_SILENT,

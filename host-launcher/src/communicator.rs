@@ -120,6 +120,9 @@ pub(crate) struct RankState {
     pub(crate) in_flight: VecDeque<InFlight>,
 }
 
+/// What resources are for: an algorithm, those of its levels, and where it works.
+type Prepared = (Algorithm, [Option<Algorithm>; 4], Staging);
+
 /// A group of ranks, one per NPU of a cluster.
 #[derive(Debug)]
 pub struct Communicator<'c> {
@@ -127,7 +130,7 @@ pub struct Communicator<'c> {
     pub(crate) config: Config,
     pub(crate) identity: Identity,
     pub(crate) ranks: Vec<RankState>,
-    resources: HashMap<(Algorithm, Staging), Resources>,
+    resources: HashMap<Prepared, Resources>,
     retired: Vec<Resources>,
     /// What each program has on every rank, by the program's number.
     programs: HashMap<u32, Vec<RankProgram>>,

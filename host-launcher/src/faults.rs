@@ -154,7 +154,7 @@ impl Fault {
             Kind::FlipBit { bit, silent } => Mishap::FlipBit { bit, detected: !silent },
             Kind::CutLink => Mishap::CutLink,
         };
-        cluster.machine().inject(rank, DeviceFault::At(self.when, mishap));
+        cluster.machine().inject(cluster.npu(rank).index(), DeviceFault::At(self.when, mishap));
         true
     }
 }

@@ -125,8 +125,9 @@ impl RankResources {
             made.entries.0.push(entry);
         }
         for channel in cluster.topology().channels(rank) {
-            let link = Link { peer_npu: channel.peer, protocol: channel.protocol, depth: made.depth };
-            let entry = made.channel(npu, link)?;
+            let peer_npu = cluster.npu(channel.peer).index();
+            let link = Link { peer_npu, protocol: channel.protocol, depth: made.depth };
+            let entry = ChannelEntry { peer: channel.peer, ..made.channel(npu, link)? };
             made.entries.1.push(entry);
         }
         Ok(())
@@ -153,7 +154,8 @@ impl RankResources {
         let Channel { index, queue, ring, slot } = npu.connect(link).map_err(driver)?;
         self.channels.push(index);
         Ok(ChannelEntry {
-            peer: link.peer_npu,
+            // Whose rank it is, the caller knows.
+            peer: 0,
             index,
             protocol: slot.protocol,
             local_notify: self.notifies(npu, CHANNEL_NOTIFIES)?,

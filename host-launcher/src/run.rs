@@ -187,7 +187,7 @@ impl<'c> Run<'c> {
                 Ok(payload::fill(setup.seed, rank, elements, operation.dtype, operation.reduce))
             })
             .collect::<Result<_>>()?;
-        let expected = oracle::expected(&operation, setup.chunk, &inputs);
+        let expected = oracle::expected_among(&operation, setup.chunk, &inputs, &cluster.topology().groups());
         let (conduct, in_place) = (Conduct::default(), setup.in_place);
         let mut run = Self {
             operation,
@@ -453,7 +453,7 @@ impl<'c> Run<'c> {
     fn links(&self) -> Links {
         let mut links = Links::default();
         for rank in 0..self.comm.size() {
-            let counters = self.cluster.machine().snapshot(rank);
+            let counters = self.cluster.machine().snapshot(self.cluster.npu(rank).index());
             let moved = |protocol| counters.sent(protocol) + counters.received(protocol);
             links.local += counters.local_bytes;
             links.hccs += moved(Protocol::Hccs);

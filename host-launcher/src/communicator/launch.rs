@@ -1,6 +1,6 @@
 //! From an operation to launch arguments in a rank's mailbox, with the resources that it needs.
 
-use templates::{Needs, Shape};
+use templates::Shape;
 use wire::launch::{Algorithm, OpKind, Staging, VectorRow};
 use wire::{DeviceAddr, ErrorCode, LaunchArgs};
 use zerocopy::IntoBytes;
@@ -119,7 +119,7 @@ impl Communicator<'_> {
 
     /// Creates the resources that an operation needs and does not have yet.
     pub(super) fn prepare(&mut self, operation: &Operation) -> Result<()> {
-        let key = (operation.algorithm, operation.staging);
+        let key = (operation.algorithm, operation.levels, operation.staging);
         let wanted = self.scratch_for(operation);
         if self.resources.get(&key).is_some_and(|resources| resources.scratch.len >= wanted) {
             return Ok(());
@@ -128,11 +128,7 @@ impl Communicator<'_> {
         if let Some(old) = self.resources.remove(&key) {
             self.retired.push(old);
         }
-        let mut needs = Needs::of(operation.algorithm, self.size());
-        if operation.staging == Staging::Direct {
-            // Direct work needs no threads of its own: the copies of one rank go to one place, in order.
-            (needs.threads, needs.main_notifies) = (1, 0);
-        }
+        let needs = operation.shape(0, self.size()).needs(&self.cluster.topology().groups());
         let resources =
             Resources::create(self.cluster, &self.identity, &needs, wanted, self.config.queue_depth)?;
         self.set_up.channels += resources.channels() as u64;
@@ -144,7 +140,8 @@ impl Communicator<'_> {
 
     /// As much scratch as lets the operation run in one chunk, a power of two within the communicator's bounds.
     fn scratch_for(&self, operation: &Operation) -> u64 {
-        let wanted = templates::scratch_bytes(&operation.shape(0, self.size()));
+        let groups = self.cluster.topology().groups();
+        let wanted = templates::scratch_bytes(&operation.shape(0, self.size()), &groups);
         let bound = self.config.buffer_bytes.max(LEAST_SCRATCH);
         wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
     }
@@ -222,7 +219,7 @@ impl Communicator<'_> {
 
     /// Returns what a rank has for an operation that has been prepared.
     pub(super) fn resources_of(&self, rank: u32, operation: &Operation) -> Result<&RankResources> {
-        let resources = self.resources.get(&(operation.algorithm, operation.staging));
+        let resources = self.resources.get(&(operation.algorithm, operation.levels, operation.staging));
         let own = resources.and_then(|resources| resources.ranks.get(rank as usize));
         own.ok_or_else(|| Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist"))
     }

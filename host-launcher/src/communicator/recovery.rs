@@ -138,9 +138,11 @@ impl Communicator<'_> {
         tell(self.identity.instance[0]);
         self.all_resources().try_for_each(|resources| resources.retire(cluster))?;
         // Retired first: an NPU that executes again finds none of these queues.
-        (0..self.size()).for_each(|rank| machine.reset(rank));
+        let npu = |rank: u32| cluster.npu(rank).index();
+        (0..self.size()).for_each(|rank| machine.reset(npu(rank)));
         // What is dead writes nothing any more, and will not answer.
-        let has_answered = |rank| machine.is_dead(rank) || self.answers(rank).all(|status| status.is_some());
+        let has_answered =
+            |rank| machine.is_dead(npu(rank)) || self.answers(rank).all(|status| status.is_some());
         let answered = || {
             // Nobody executes what a kernel still has to submit: without room it would wait until its deadline.
             self.all_resources().for_each(|resources| resources.discard(cluster));
@@ -184,7 +186,7 @@ impl Communicator<'_> {
 
 /// Refuses to build on an NPU that is dead.
 pub(super) fn check_alive(cluster: &Cluster) -> Result<()> {
-    match (0..cluster.topology().ranks()).find(|rank| cluster.machine().is_dead(*rank)) {
+    match (0..cluster.topology().ranks()).find(|rank| cluster.machine().is_dead(cluster.npu(*rank).index())) {
         None => Ok(()),
         Some(rank) => Err(Error::new(ErrorCode::NPU_DEAD, format!("the NPU of rank {rank} is dead"))),
     }

@@ -31,8 +31,8 @@ impl Communicator<'_> {
             return Err(Error::new(ErrorCode::COMM_ABORTED, "its host aborted it while it was waited for"));
         }
         // A helper may have carried out the last task after this thread looked at the clock.
-        let settled = || (0..self.ranks.len()).all(|rank| self.is_done(rank));
-        let done = outcome == Outcome::Done || (outcome == Outcome::Deadline && settled());
+        let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
+        let done = settled && matches!(outcome, Outcome::Done | Outcome::Deadline);
         let failure = if done && is_agreed && !self.is_refused() {
             // All ranks are done with the same, and may still have done it too early.
             diagnosis::left_over(self, self.cluster.clock().since(started))
@@ -53,33 +53,42 @@ impl Communicator<'_> {
     fn wait(&mut self, started: Instant, deadline: Option<Instant>) -> (Outcome, bool) {
         let (mut news, mut stage, mut executed) = (self.news(), 0, None);
         let is_new = !news.is_empty();
-        let mut turns = 0_u32;
+        let (mut turns, mut past_errors) = (0_u32, false);
         let (outcome, is_agreed) = loop {
             let next = self.config.warn_after.get(stage).and_then(|after| started.checked_add(*after));
             let until = [next, deadline].into_iter().flatten().min();
             let mut is_agreed = true;
             // A rank that was refused never signals its peers: waiting for those would only delay the message.
-            let outcome = self.cluster.machine().run_until(
-                || {
-                    turns = turns.wrapping_add(1);
-                    if self.aborter.is_aborted() {
-                        return true;
-                    }
-                    let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
-                    if settled || turns.is_multiple_of(64) {
-                        is_agreed = self.agree(&mut news);
-                        return settled || !is_agreed || self.is_refused();
-                    }
-                    false
-                },
-                until,
-            );
+            let over = || {
+                turns = turns.wrapping_add(1);
+                if self.aborter.is_aborted() {
+                    return true;
+                }
+                let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
+                if settled || turns.is_multiple_of(64) {
+                    is_agreed = self.agree(&mut news);
+                    return settled || !is_agreed || self.is_refused() || (past_errors && self.has_stopped());
+                }
+                false
+            };
+            let machine = self.cluster.machine();
+            let outcome = match past_errors {
+                false => machine.run_until(over, until),
+                true if machine.run_past_errors(over, until) => Outcome::Done,
+                true => Outcome::Deadline,
+            };
+            if let Outcome::DeviceError(npu) = outcome
+                && self.cluster.rank_on(npu).is_none()
+            {
+                // An NPU of the machine that is none of this communicator's.
+                past_errors = true;
+                continue;
+            }
             let early = next.filter(|next| deadline.is_none_or(|deadline| *next < deadline));
             if outcome != Outcome::Deadline || early.is_none() {
                 break (outcome, is_agreed);
             }
-            let total =
-                (0..self.size()).map(|rank| self.cluster.machine().snapshot(rank).executed_total()).sum();
+            let total = (0..self.size()).map(|rank| self.executed(rank)).sum();
             let since = total - executed.replace(total).unwrap_or(0_u64);
             self.config.on_warning.warn(&Warning::of(self, self.cluster.clock().since(started), since));
             stage += 1;
@@ -91,6 +100,11 @@ impl Communicator<'_> {
             self.agreed.extend(works);
         }
         (outcome, is_agreed)
+    }
+
+    /// Tasks that the device of a rank has carried out.
+    fn executed(&self, rank: u32) -> u64 {
+        self.cluster.machine().snapshot(self.cluster.npu(rank).index()).executed_total()
     }
 
     /// Returns the sequences in flight that must be compared: at which ranks were not all asked for the same, or some for
@@ -138,6 +152,11 @@ impl Communicator<'_> {
     /// Returns whether everything a rank has in flight is done.
     pub(crate) fn is_done(&self, rank: usize) -> bool {
         is_settled(self.cluster, rank, &self.ranks[rank])
+    }
+
+    /// Returns whether one of its devices has stopped at an error.
+    fn has_stopped(&self) -> bool {
+        (0..self.size()).any(|rank| self.cluster.npu(rank).device_error().is_some())
     }
 
     /// Returns whether a kernel has refused something in flight.

@@ -383,3 +383,28 @@ fn what_cannot_go_on_says_why() {
     cluster.repair(1).unwrap();
     scene.recovers();
 }
+
+/// T1 with groups, NVIDIA/nccl#1111 and NVIDIA/Megatron-LM#1207: a stage of some ranks skips an operation. Its ranks are
+/// counted within the group, its place is that of the machine; NPUs of others are none of its business.
+#[test]
+fn a_rank_of_a_group_is_named_by_group_and_place() {
+    let cluster = cluster(4);
+    let group = cluster.subset(&[3, 1]).unwrap();
+    let mut others = Scene::with_deadline(&cluster, FAR);
+    warm(others.bench(), Algorithm::Ring);
+    let mut scene = Scene::new(&group);
+    warm(scene.bench(), Algorithm::Ring);
+    // An NPU outside the group stops at an error, and the group goes on.
+    cluster.npu(2).deregister(others.bench().input().token(2)).unwrap();
+    others.bench().launch_on(2, &case(Algorithm::Ring)).unwrap();
+    cluster.machine().run_past_errors(|| false, Some(Instant::now() + Duration::from_millis(20)));
+    assert!(cluster.npu(2).device_error().is_some());
+    warm(scene.bench(), Algorithm::Ring);
+
+    scene.bench().launch_on(1, &case(Algorithm::Ring)).unwrap();
+    let failure = scene.failure();
+    let report = failure.assert(ErrorCode::PEER_NOT_STARTED, 0, 1, Some(0));
+    assert_eq!(report.culprit_place, "host \"server-0\", device 3");
+    assert_eq!(report.operation, "#3 all-reduce fp32 × 1000 sum by ring (scratch)");
+    scene.recovers();
+}

@@ -82,6 +82,9 @@ pub(crate) struct RunArgs {
     /// Algorithm; default: chosen by size and links, or by HCCL_ALGO
     #[arg(long, value_parser = parse_algorithm)]
     pub(crate) algo: Option<Algorithm>,
+    /// Algorithms of a composition's levels from the innermost on, as in `ring,nhr`; default: the composition's own
+    #[arg(long, value_parser = parse_level, value_delimiter = ',', requires = "algo")]
+    pub(crate) levels: Vec<Algorithm>,
     /// Work in a scratch buffer or directly in the users' buffers; default: directly where possible
     #[arg(long, value_parser = parse_staging)]
     pub(crate) staging: Option<Staging>,
@@ -215,6 +218,11 @@ fn parse_reduce(text: &str) -> Result<ReduceOp, String> {
 
 fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
     by_name(text, Algorithm::ALL, Algorithm::name)
+}
+
+/// A mesh is a mesh, with or without its full name.
+fn parse_level(text: &str) -> Result<Algorithm, String> {
+    if text == "mesh" { Ok(Algorithm::MeshTwoShot) } else { parse_algorithm(text) }
 }
 
 fn parse_cache(text: &str) -> Result<CacheMode, String> {

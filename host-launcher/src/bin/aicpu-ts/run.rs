@@ -78,6 +78,18 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         return Err(Error::new(ErrorCode::LAUNCH_ROOT, message));
     }
     let reduce = if op.reduces() { args.reduce } else { ReduceOp::Sum };
+    let mut levels = [None; 4];
+    if args.levels.len() > levels.len() {
+        let message = format!(
+            "--levels names {} algorithms; there are at most {} levels",
+            args.levels.len(),
+            levels.len()
+        );
+        return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
+    }
+    for (level, &algorithm) in levels.iter_mut().zip(&args.levels) {
+        *level = Some(algorithm);
+    }
     let question = Question {
         op,
         count,
@@ -97,6 +109,7 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         dtype: args.dtype,
         reduce,
         algorithm: choice.algorithm,
+        levels,
         staging: choice.staging,
         ..Operation::default()
     };
