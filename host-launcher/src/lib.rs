@@ -11,8 +11,10 @@ pub mod cluster;
 pub mod communicator;
 pub mod diagnosis;
 pub mod error;
+pub mod faults;
 pub mod image;
 pub mod oracle;
+mod owner;
 pub mod payload;
 pub mod prove;
 pub mod qemu;
@@ -22,6 +24,7 @@ mod resources;
 pub mod run;
 pub mod select;
 pub mod settings;
+pub mod sim;
 pub mod topology;
 pub mod traffic;
 

@@ -12,10 +12,13 @@
 
 mod completion;
 mod execute;
+mod mishap;
 mod queue_pair;
 mod slots;
 pub(crate) mod tables;
 mod transfer;
+
+use std::time::Instant;
 
 use wire::{Cqe, DeviceAddr, ErrorCode, Sqe};
 
@@ -25,7 +28,8 @@ use crate::fault::Fault;
 use crate::memory::Window;
 use completion::Completions;
 use execute::Step;
-use slots::{Queue, Queues};
+use mishap::{Blow, Mishaps};
+use slots::{Hold, Queue, Queues};
 
 /// How much one call of [`Engine::drain`] may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +38,13 @@ pub struct Budget {
     pub descriptors: u64,
     /// Payload bytes; the transfer that passes the limit is finished.
     pub bytes: u64,
+    /// Bytes of one transfer that are moved at a time, a multiple of every element. A longer one takes several visits.
+    pub piece: u64,
 }
 
 impl Budget {
     /// No limit.
-    pub const UNLIMITED: Self = Self { descriptors: u64::MAX, bytes: u64::MAX };
+    pub const UNLIMITED: Self = Self { descriptors: u64::MAX, bytes: u64::MAX, piece: u64::MAX };
 }
 
 /// What one call of [`Engine::drain`] did.
@@ -82,7 +88,12 @@ impl From<ErrorCode> for Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
+    /// Busy with its last task until then; the AI CPU is not.
+    Busy(Instant),
+    /// Standing still until then, AI CPU and all.
+    Paused(Instant),
     Stalled,
+    Dead,
     Failed(Cqe),
 }
 
@@ -109,8 +120,13 @@ struct Books {
     completions: Completions,
     counters: Counters,
     flip_token: bool,
+    mishaps: Mishaps,
+    /// What a work request of the current entry has met.
+    blow: Option<Blow>,
     /// Payload bytes moved in the current run of a ring.
     moved: u64,
+    /// Bytes of one transfer that are moved at a time.
+    piece: u64,
 }
 
 /// An engine while it executes tasks: all of it but the thread's own ring.
@@ -134,7 +150,7 @@ impl Engine {
     /// Executes what can be executed, within a budget.
     pub fn drain(&mut self, budget: Budget) -> Progress {
         let mut progress = Progress::default();
-        if self.state == State::Running {
+        if self.wake() {
             self.queues.extend(&self.site.window, self.site.fabric.first_position());
             self.sweep(budget, &mut progress);
             if progress.executed == 0 && self.refresh() {
@@ -143,6 +159,75 @@ impl Engine {
         }
         progress.blocked = self.queues.threads.iter().any(|queue| queue.held.is_some());
         progress
+    }
+
+    /// As [`drain`](Self::drain) of one queue, the first from the one with index `from` on, going round, that can go
+    /// on. Returns that queue as well.
+    #[cold]
+    pub fn drain_one(&mut self, from: usize, budget: Budget) -> (Progress, Option<u16>) {
+        let mut progress = Progress::default();
+        if !self.wake() {
+            return (progress, None);
+        }
+        self.refresh();
+        let count = self.queues.threads.len();
+        for index in (0..count).map(|index| (from + index) % count) {
+            let queue = &self.queues.threads[index];
+            let (id, before) = (queue.id, queue.moved);
+            if queue.may_run(&self.site.window, || self.books.completions.has_room(&self.site.window)) {
+                self.run(index, budget, &mut progress);
+                let moved = self.queues.threads.get(index).is_some_and(|queue| queue.moved != before);
+                if progress.executed > 0 || progress.bytes > 0 || moved || self.state != State::Running {
+                    return (progress, Some(id));
+                }
+            }
+        }
+        (progress, None)
+    }
+
+    /// Ends a pause that is over, lets signals come once more, and returns whether the NPU executes.
+    #[inline]
+    fn wake(&mut self) -> bool {
+        let fabric = &self.site.fabric;
+        if self.books.mishaps.has_echoes() {
+            let now = fabric.clock().now();
+            while let Some((npu, notify)) = self.books.mishaps.echo(now) {
+                tables::arrive(fabric, npu, notify);
+            }
+        }
+        if let State::Busy(until) | State::Paused(until) = self.state
+            && fabric.clock().now() >= until
+        {
+            self.state = State::Running;
+        }
+        self.state == State::Running
+    }
+
+    /// Returns when this NPU goes on by itself, or a signal of its comes once more.
+    #[must_use]
+    pub fn wakes_at(&self) -> Option<Instant> {
+        let until = match self.state {
+            State::Busy(until) | State::Paused(until) => Some(until),
+            _ => None,
+        };
+        [until, self.books.mishaps.next_echo()].into_iter().flatten().min()
+    }
+
+    /// Returns whether the AI CPU of this NPU works.
+    #[inline]
+    #[must_use]
+    pub fn has_aicpu(&self) -> bool {
+        match self.state {
+            State::Dead => false,
+            State::Paused(until) => self.site.fabric.clock().now() >= until,
+            _ => true,
+        }
+    }
+
+    /// Returns whether this NPU is dead.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.state == State::Dead
     }
 
     /// Looks at the slot of every queue again, and returns whether any has changed hands.
@@ -181,6 +266,9 @@ impl Engine {
         let queue = &mut queues.threads[index];
         let mut device = Device { site, books, pairs: &mut queues.pairs };
         let memory = queue.memory(&site.window);
+        if queue.is_deaf(&memory) {
+            return;
+        }
         match queue.consumer.refresh(&memory) {
             Ok(news) => device.books.counters.doorbells += u64::from(news),
             Err(code) => {
@@ -189,19 +277,44 @@ impl Engine {
                 return;
             }
         }
-        device.books.moved = 0;
+        (device.books.moved, device.books.piece) = (0, budget.piece);
         while progress.executed < budget.descriptors && progress.bytes + device.books.moved < budget.bytes {
             if !queue.load(&memory) {
                 break;
             }
-            match device.execute(&queue.entry, queue.place()) {
+            let is_new = queue.held.is_none();
+            let blow =
+                if device.books.mishaps.is_armed() && is_new { device.strike(&queue.entry) } else { None };
+            let place = queue.place();
+            let executed = match blow {
+                None | Some(Blow::Spoilt) => device.execute(&queue.entry, place, &mut queue.moved),
+                Some(Blow::Failed(code)) => {
+                    Err(execute::completion_of(&queue.entry, queue.place(), code.into()))
+                }
+                Some(Blow::Unheard) => {
+                    queue.forget();
+                    break;
+                }
+                Some(blow) => {
+                    *state = blow.state();
+                    break;
+                }
+            };
+            match executed {
                 Ok(Step::Done) => {
                     device.books.counters.count_executed(queue.entry.opcode);
                     queue.advance(&memory);
                     progress.executed += 1;
+                    if let Some(until) = device.books.mishaps.drag(&device.site.fabric) {
+                        *state = State::Busy(until);
+                        break;
+                    }
                 }
                 Ok(Step::Held(hold)) => {
                     queue.held = Some(hold);
+                    if let Some(blow) = device.books.blow.take() {
+                        *state = blow.state();
+                    }
                     break;
                 }
                 Err(cqe) => {
@@ -226,7 +339,7 @@ impl Engine {
     pub const fn error(&self) -> Option<Cqe> {
         match self.state {
             State::Failed(cqe) => Some(cqe),
-            State::Running | State::Stalled => None,
+            _ => None,
         }
     }
 
@@ -251,7 +364,8 @@ impl Engine {
                     consumer.entry(&memory).map(Sqe::from)
                 };
                 let sqe = queue.held.map(|_| queue.entry).or_else(fresh)?;
-                Some(Pending { queue: queue.id, position: cursor.head(), sqe, blocked: queue.held.is_some() })
+                let blocked = matches!(queue.held, Some(Hold::Notify(_) | Hold::Completion));
+                Some(Pending { queue: queue.id, position: cursor.head(), sqe, blocked })
             });
         pending.collect()
     }
@@ -268,13 +382,26 @@ impl Engine {
                     pair.is_broken = true;
                 }
             }
+            Fault::At(when, mishap) => self.books.mishaps.arm(when, mishap),
+        }
+    }
+
+    /// Takes all faults out, and gives life back to an NPU that is dead: the queues it had are gone.
+    pub fn repair(&mut self) {
+        self.books.mishaps = Mishaps::default();
+        if self.is_dead() {
+            self.queues.threads.clear();
+            self.queues.pairs.clear();
+        }
+        if !self.has_failed() {
+            self.state = State::Running;
         }
     }
 
     /// Makes a stopped NPU execute again. A queue whose task stopped it is dead until its slot is taken anew; all
-    /// others go on where they are. An NPU that runs is left alone.
+    /// others go on where they are. An NPU that runs, or is dead, or will go on by itself, is left alone.
     pub fn reset(&mut self) {
-        if self.state != State::Running {
+        if matches!(self.state, State::Stalled | State::Failed(_)) {
             self.queues.drop_broken_threads();
             completion::clear_error(&self.site.window);
             self.state = State::Running;
@@ -282,7 +409,23 @@ impl Engine {
     }
 }
 
+impl Blow {
+    /// Returns the state that it leaves an NPU in.
+    const fn state(self) -> State {
+        match self {
+            Self::Dead => State::Dead,
+            Self::Paused(until) => State::Paused(until),
+            _ => State::Running,
+        }
+    }
+}
+
 impl Device<'_> {
+    /// Returns what is arranged to happen at a task.
+    fn strike(&mut self, task: &Sqe) -> Option<Blow> {
+        self.books.mishaps.strike(task, &self.site.fabric, self.site.npu)
+    }
+
     /// Publishes the first error and returns the state it leaves the NPU in.
     #[cold]
     fn fail(&mut self, cqe: Cqe) -> State {

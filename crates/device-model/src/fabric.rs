@@ -11,12 +11,14 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memmap2::{MmapOptions, MmapRaw};
 use wire::{DeviceAddr, ErrorCode, npu};
 
+use crate::clock::Clock;
 use crate::memory::Window;
+use crate::simulation::Simulation;
 
 /// Distance between the default bases of two NPUs: beyond every host pointer, and different for each NPU.
 pub const BASE_STEP: u64 = 0x1000_0000_0000;
@@ -33,13 +35,16 @@ pub struct FabricConfig {
     pub bases: Vec<DeviceAddr>,
     /// Position at which every new queue starts. 0, except where a test wants a counter near its wrap.
     pub first_position: u64,
+    /// Seed of a simulation: one thread, a clock of its own, every choice made by the seed. `None` for a fabric that
+    /// runs as fast as it can.
+    pub seed: Option<u64>,
 }
 
 impl FabricConfig {
     /// Returns the configuration of `npus` NPUs with `window_bytes` bytes each and default addresses.
     #[must_use]
     pub const fn new(npus: u32, window_bytes: u64) -> Self {
-        Self { npus, window_bytes, bases: Vec::new(), first_position: 0 }
+        Self { npus, window_bytes, bases: Vec::new(), first_position: 0, seed: None }
     }
 
     fn base(&self, npu: u32) -> DeviceAddr {
@@ -127,7 +132,10 @@ struct Inner {
     file: File,
     windows: Box<[Window]>,
     signals: Signals,
+    links: Links,
     first_position: u64,
+    clock: Clock,
+    simulation: Option<Simulation>,
 }
 
 impl Fabric {
@@ -176,7 +184,20 @@ impl Fabric {
             .map(|npu| Window::new(Arc::clone(&mapping), npu as usize * bytes, bytes, config.base(npu)))
             .collect();
         let signals = Signals::new(config.npus);
-        Ok(Self { inner: Arc::new(Inner { file, windows, signals, first_position: config.first_position }) })
+        let simulation = config.seed.map(|seed| Simulation::new(config.npus, seed));
+        let clock = simulation.as_ref().map_or_else(Clock::real, |simulation| simulation.clock().clone());
+        let first_position = config.first_position;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                file,
+                windows,
+                signals,
+                links: Links::default(),
+                first_position,
+                clock,
+                simulation,
+            }),
+        })
     }
 
     /// Returns the number of NPUs.
@@ -214,6 +235,45 @@ impl Fabric {
     #[must_use]
     pub fn first_position(&self) -> u64 {
         self.inner.first_position
+    }
+
+    /// Returns the clock by which its NPUs live.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.inner.clock
+    }
+
+    /// Returns whether this is a simulation.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        self.inner.simulation.is_some()
+    }
+
+    /// Returns random bits: the system's, or those of the simulation's seed.
+    ///
+    /// # Errors
+    /// What the system says when it has none.
+    pub fn random(&self) -> Result<u64, getrandom::Error> {
+        match self.simulation() {
+            Some(simulation) => Ok(simulation.dice().u64(..)),
+            None => getrandom::u64(),
+        }
+    }
+
+    /// Returns a number that depends on every event of a simulation so far; 0 where nothing is simulated.
+    #[must_use]
+    pub fn event_digest(&self) -> u64 {
+        self.simulation().map_or(0, Simulation::digest)
+    }
+
+    #[inline]
+    pub(crate) fn simulation(&self) -> Option<&Simulation> {
+        self.inner.simulation.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn links(&self) -> &Links {
+        &self.inner.links
     }
 
     #[inline]
@@ -267,5 +327,38 @@ impl Signals {
         let armed = notify.wrapping_add(1);
         lost.load(Ordering::Relaxed) == armed
             && lost.compare_exchange(armed, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// Links between NPUs that are cut.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    any: AtomicBool,
+    cut: Mutex<Vec<[u32; 2]>>,
+}
+
+impl Links {
+    fn list(&self) -> MutexGuard<'_, Vec<[u32; 2]>> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts the link between two NPUs.
+    pub(crate) fn cut(&self, a: u32, b: u32) {
+        self.list().push([a.min(b), a.max(b)]);
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the link between two NPUs is cut.
+    #[inline]
+    pub(crate) fn is_cut(&self, a: u32, b: u32) -> bool {
+        // ORDER: a cut has no place in the order of anything else.
+        self.any.load(Ordering::Relaxed) && self.list().contains(&[a.min(b), a.max(b)])
+    }
+
+    /// Mends all links of an NPU.
+    pub(crate) fn mend(&self, npu: u32) {
+        let mut cut = self.list();
+        cut.retain(|ends| !ends.contains(&npu));
+        self.any.store(!cut.is_empty(), Ordering::Relaxed);
     }
 }

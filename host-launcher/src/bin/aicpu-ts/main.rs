@@ -9,6 +9,7 @@ mod env;
 mod explain;
 mod output;
 mod run;
+mod sim;
 mod topo;
 mod verify;
 
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::explain(args, &mut output),
         Command::Topo(args) => topo::topo(args, &mut output),
         Command::Diagnose(args) => diagnose::diagnose(args, &mut output),
+        Command::Sim(args) => sim::sim(args, &mut output),
+        Command::Faults => sim::faults(&mut output),
         Command::Env => env::env(&mut output),
     };
     match result {
