@@ -187,7 +187,8 @@ impl<'c> Run<'c> {
                 Ok(payload::fill(setup.seed, rank, elements, operation.dtype, operation.reduce))
             })
             .collect::<Result<_>>()?;
-        let expected = oracle::expected_among(&operation, setup.chunk, &inputs, &cluster.topology().groups());
+        let groups = cluster.topology().groups();
+        let expected = oracle::outputs(&operation, setup.in_place, setup.chunk, &inputs, &groups);
         let (conduct, in_place) = (Conduct::default(), setup.in_place);
         let mut run = Self {
             operation,

@@ -34,8 +34,7 @@ fn all_reduce(algorithm: Algorithm, staging: Staging) -> Operation {
         reduce: ReduceOp::Sum,
         algorithm,
         staging,
-        chunk: 0,
-        piece: 0,
+        ..Operation::default()
     }
 }
 
@@ -79,7 +78,7 @@ fn nothing_from_before_a_suspension_serves_after_it() {
     let cluster = cluster();
     let operation = all_reduce(Algorithm::MeshTwoShot, Staging::Direct);
     let before = cluster.npu(1).usage();
-    let mut run = run(&cluster, operation);
+    let mut run = run(&cluster, operation.clone());
     let outcomes = |run: &mut Run<'_>| {
         let (_, completed) = run.step().unwrap();
         completed.iter().map(|done| done.status.cache).collect::<Vec<_>>()

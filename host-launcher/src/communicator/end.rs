@@ -38,6 +38,9 @@ impl Communicator<'_> {
         for (rank, at) in (0..).zip(self.vectors.drain(..)) {
             self.cluster.npu(rank).free(at).map_err(driver)?;
         }
+        for (rank, at) in self.scripts.drain().flat_map(|(_, places)| (0..).zip(places)) {
+            self.cluster.npu(rank).free(at).map_err(driver)?;
+        }
         Ok(())
     }
 }

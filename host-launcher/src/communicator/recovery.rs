@@ -169,8 +169,9 @@ impl Communicator<'_> {
     pub fn retry(&self, operation: &Operation, in_place: bool) -> Result<Retry> {
         let mut writes = 0;
         for rank in 0..self.size() {
-            let shape = Shape { rank, ..self.planned(operation, in_place) };
-            let tables = Tables { vector: operation.rows(rank), ..self.cluster.topology().groups() };
+            let shape = Shape { rank, ..self.planned(operation, in_place)? };
+            let (vector, script) = (operation.rows(rank), operation.script(rank, in_place)?);
+            let tables = Tables { vector, script, ..self.cluster.topology().groups() };
             let refused = |code| Error::new(code, format!("{operation}: cannot be planned"));
             let plan = Plan::new(&shape, &tables).map_err(|error| refused(error.code))?;
             let mut watch = InputWatch { in_place, inline: shape.inline_reduce, writes: 0 };

@@ -61,8 +61,12 @@ const LEVELS: [Option<Algorithm>; 6] = [
 ];
 
 fn starts(sizes: &[u32]) -> Vec<u32> {
-    let mut next = 0;
-    sizes.iter().map(|size| core::mem::replace(&mut next, next + size)).collect()
+    let next = |sum: &mut u32, size: &u32| {
+        let first = *sum;
+        *sum += size;
+        Some(first)
+    };
+    sizes.iter().scan(0, next).collect()
 }
 
 /// Every second server begins a super pod.
@@ -85,7 +89,7 @@ fn sweep(vary: impl Fn(Shape) -> Shape) -> u32 {
                         let shape = vary(shape(op, algorithm, staging, ranks, count));
                         let vector = vector(&shape);
                         let vector = vector.as_ref().map_or(&[] as &[_], |vector| vector.rows(0));
-                        let groups = Tables { vector: &[], servers: &servers, pods: &pods };
+                        let groups = Tables { servers: &servers, pods: &pods, ..Tables::default() };
                         if shape.in_place && !vector.is_empty() {
                             continue;
                         }
