@@ -153,7 +153,9 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         plan: &Plan,
         context: &mut OwnedContext,
     ) -> Result<PackedGraph, ErrorCode> {
-        let neighbour = plan.neighbour(context.longest_transfer()).ok_or(ErrorCode::PLAN_INTERNAL)?;
+        let neighbour = plan
+            .neighbour(context.longest_transfer(), &context.tables(&Tables::default()))
+            .ok_or(ErrorCode::PLAN_INTERNAL)?;
         let one = Sized { graph: self.pages.pack(&self.recorder)?, unit: plan.unit_bytes() };
         let other = job
             .record(Some(&neighbour), context, &Tables::default(), &mut self.recorder)

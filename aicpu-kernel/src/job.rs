@@ -46,6 +46,8 @@ pub(crate) struct Job {
     graphs: u32,
     pub(crate) status: Status,
     pub(crate) started_ns: u64,
+    /// Whether the rings were full at some time: recorded once.
+    pub(crate) was_held: bool,
 }
 
 impl Job {
@@ -63,6 +65,7 @@ impl Job {
             graphs: 0,
             status,
             started_ns: now_ns,
+            was_held: false,
         };
         match plan {
             Ok(plan) => job.plan = Some(plan),

@@ -12,7 +12,8 @@ use wire::npu::{
     STATUSES, Status,
 };
 use wire::program::Posted;
-use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent, TraceKind};
+use wire::trace::digest_with;
+use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::bindings::{LoadedVector, PeerTables};
@@ -61,8 +62,8 @@ pub struct Kernel<P, S, T> {
     submission: Submission,
     /// Launches answered.
     answered: u64,
-    /// Sequence of the launch that trace events belong to.
-    sequence: u32,
+    /// Digest of the launch that was taken last, 0 while it has not been understood.
+    digest: u64,
     turns: u64,
     /// When the clock was last read: at the acceptance of a launch and after each expansion, submission and
     /// completion, no more often.
@@ -85,7 +86,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             job: None,
             submission: Submission::new(),
             answered: 0,
-            sequence: 0,
+            digest: 0,
             turns: 0,
             now_ns: 0,
         }
@@ -163,7 +164,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         while let Ok(Some(cqe)) = self.completions.poll(&mut self.platform) {
             moved = true;
             self.now_ns = self.platform.now_ns();
-            self.trace(TraceKind::Completed, cqe.queue, cqe.task, u64::from(cqe.code.0));
+            self.platform.event(TraceEvent::completed(self.now_ns, &cqe));
         }
         moved
     }
@@ -183,9 +184,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             .at(LAUNCHES + slot * size_of::<LaunchArgs>() as u64)
             .and_then(|at| self.platform.read(at, args.as_mut_bytes()));
         let posted = read.and_then(|()| Posted::parse(&args));
-        self.sequence = args.sequence;
+        self.digest = 0;
         let accepted = posted.map_err(Fault::from).and_then(|posted| self.accept(posted));
-        self.trace(TraceKind::LaunchTaken, 0, u64::from(args.sequence), self.answered);
+        self.platform.event(TraceEvent::launch_taken(self.now_ns, &args, self.digest));
         match accepted {
             Ok(job) => self.job = Some(job),
             // Without a context there is no thread to record the done notify on: the status alone tells the host.
@@ -209,8 +210,12 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
                 (self.program.launch(0)?, count)
             }
         };
-        let others =
-            (1..count).rev().try_for_each(|index| self.open(self.program.launch(index)?)?.plan.map(drop));
+        self.digest = launch.digest();
+        let others = (1..count).rev().try_for_each(|index| {
+            let other = self.program.launch(index)?;
+            self.digest = digest_with(self.digest, other.digest());
+            self.open(other)?.plan.map(drop)
+        });
         let mut first = self.open(launch)?;
         let behind = others.and_then(|()| self.behind(0, count));
         let behind = behind.unwrap_or_else(|fault| {
@@ -235,7 +240,8 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         let window = self.platform.window();
         let (index, decoded) = self.contexts.find(&self.platform, window, &launch)?;
         if decoded {
-            self.trace(TraceKind::ContextDecoded, 0, u64::from(launch.context.1), launch.context.0.0);
+            self.now_ns = self.platform.now_ns();
+            self.platform.event(TraceEvent::context_decoded(self.now_ns, &launch));
         }
         let context = self.contexts.get(index)?;
         if context.poisoned {
@@ -280,12 +286,16 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             return self.give_up(&job, ErrorCode::QUEUE_FULL.into());
         }
         if !turn.complete || job.has_more() {
+            if !turn.complete && !job.was_held {
+                job.was_held = true;
+                self.platform.event(TraceEvent::held(self.now_ns, &job.status));
+            }
             self.job = Some(job);
             return turn.sqes + turn.wqes > 0;
         }
         // An expectation that cannot be remembered only loses a check.
         let _ = self.completions.expect(job.last_task());
-        self.trace(TraceKind::Submitted, 0, u64::from(job.status.sqes), job.status.submit_ns);
+        self.platform.event(TraceEvent::submitted(self.now_ns, &job.status));
         self.answer(&job.status);
         true
     }
@@ -345,7 +355,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
     /// Writes the answer to the oldest launch.
     fn answer(&mut self, status: &Status) {
         if status.code != 0 {
-            self.trace(TraceKind::Refused, 0, u64::from(status.code), status.detail);
+            self.platform.event(TraceEvent::refused(self.now_ns, status));
         }
         let slot = self.answered % LAUNCH_SLOTS;
         self.answered += 1;
@@ -357,19 +367,6 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             let _ = self.platform.write(at, status.as_bytes());
             let _ = self.platform.store(head, self.answered);
         }
-    }
-
-    fn trace(&mut self, kind: TraceKind, queue: u16, first: u64, second: u64) {
-        let (time_ns, sequence) = (self.now_ns, self.sequence);
-        self.platform.event(TraceEvent {
-            time_ns,
-            sequence,
-            kind: kind as u8,
-            reserved: 0,
-            queue,
-            first,
-            second,
-        });
     }
 }
 

@@ -6,6 +6,7 @@
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use std::sync::Arc;
 use std::time::Instant;
 
 use aicpu_kernel::{Block, DEFAULT_BLOCKS, Kernel, LARGEST_GRAPH_PAGES, Page};
@@ -53,10 +54,18 @@ impl Aicpu {
     }
 }
 
-/// A fabric with a kernel on every NPU, one NPU per rank of its topology.
+/// A fabric with a kernel on every NPU, and the ranks that are on it: one NPU per rank of its topology.
 #[derive(Debug)]
 pub struct Cluster {
     topology: Topology,
+    /// The NPU of every rank.
+    members: Vec<u32>,
+    shared: Arc<Shared>,
+}
+
+/// What a cluster and its subsets have in common.
+#[derive(Debug)]
+struct Shared {
     npus: Vec<Npu>,
     machine: Machine,
     guests: Vec<Guest>,
@@ -91,9 +100,30 @@ impl Cluster {
             }
             Aicpu::Qemu { image, options } => boot(fabric, image, options)?,
         };
-        let cluster = Self { topology, npus, machine, guests, aicpu: aicpu.name() };
+        let members = (0..topology.ranks()).collect();
+        let shared = Arc::new(Shared { npus, machine, guests, aicpu: aicpu.name() });
+        let cluster = Self { topology, members, shared };
         cluster.wait_until_ready()?;
         Ok(cluster)
+    }
+
+    /// Returns a cluster of some of these ranks, numbered anew in the order given, on the same NPUs and kernels. Its
+    /// communicators work beside those of all ranks; its buffers are its own.
+    ///
+    /// # Errors
+    /// `ARGUMENT_VALUE` for no rank, a rank that is none or comes twice, and ranks of one server with one of another between
+    /// them.
+    pub fn subset(&self, ranks: &[u32]) -> Result<Self> {
+        let topology = self.topology.subset(ranks)?;
+        let members = ranks.iter().filter_map(|rank| self.members.get(*rank as usize).copied()).collect();
+        Ok(Self { topology, members, shared: Arc::clone(&self.shared) })
+    }
+
+    /// Returns the rank that is on an NPU; `None` where none of these is.
+    #[must_use]
+    pub fn rank_on(&self, npu: u32) -> Option<u32> {
+        let rank = self.members.iter().position(|member| *member == npu)?;
+        u32::try_from(rank).ok()
     }
 
     /// Returns how the ranks are connected.
@@ -108,25 +138,25 @@ impl Cluster {
     /// When there is no such rank.
     #[must_use]
     pub fn npu(&self, rank: u32) -> &Npu {
-        &self.npus[rank as usize]
+        &self.shared.npus[self.members[rank as usize] as usize]
     }
 
     /// Returns the device.
     #[must_use]
     pub fn machine(&self) -> &Machine {
-        &self.machine
+        &self.shared.machine
     }
 
     /// Returns what runs the kernels, by the name users know.
     #[must_use]
     pub fn aicpu(&self) -> &'static str {
-        self.aicpu
+        self.shared.aicpu
     }
 
     /// Returns the emulated machines, where the kernels run in such: one for up to 16 NPUs, or one for each.
     #[must_use]
     pub fn guests(&self) -> &[Guest] {
-        &self.guests
+        &self.shared.guests
     }
 
     /// Checks that every kernel's core still runs, where they are emulated.
@@ -134,14 +164,15 @@ impl Cluster {
     /// # Errors
     /// Those of [`Guest::check`].
     pub fn check(&self) -> Result<()> {
-        self.guests.iter().try_for_each(Guest::check)
+        self.shared.guests.iter().try_for_each(Guest::check)
     }
 
     /// Tells the kernel of a rank that there may be something to do for it; needed after every post.
     pub fn wake(&self, rank: u32) {
         // A machine for several NPUs never sleeps.
-        if self.aicpu == PER_NPU
-            && let Some(guest) = self.guests.get(rank as usize)
+        let member = self.members.get(rank as usize).map_or(usize::MAX, |member| *member as usize);
+        if self.shared.aicpu == PER_NPU
+            && let Some(guest) = self.shared.guests.get(member)
         {
             guest.wake();
         }
@@ -181,7 +212,7 @@ impl Cluster {
             state == KernelState::Ready as u64
         };
         let deadline = Instant::now() + Duration::from_secs(20);
-        match self.machine.run_until(|| self.npus.iter().all(ready), Some(deadline)) {
+        match self.shared.machine.run_until(|| self.shared.npus.iter().all(ready), Some(deadline)) {
             Outcome::Done => Ok(()),
             _ => Err(Error::new(
                 ErrorCode::KERNEL_SILENT,

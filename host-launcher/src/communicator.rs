@@ -10,16 +10,17 @@ mod end;
 mod file;
 mod launch;
 mod operation;
+mod pending;
 mod vector;
+mod wait;
 mod work;
 
 use core::time::Duration;
-use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
 
 use aicpu_kernel::MAX_RANKS;
 use device_model::driver::LaunchTicket;
-use device_model::machine::Outcome;
 use wire::launch::CacheMode;
 use wire::launch::{Algorithm, Staging};
 use wire::npu::Status;
@@ -27,12 +28,13 @@ use wire::{DeviceAddr, ErrorCode};
 
 use crate::buffer::driver;
 use crate::cluster::Cluster;
-use crate::diagnosis;
+use crate::diagnosis::OnWarning;
 use crate::error::{Error, Result};
 use crate::resources::{Identity, RankResources, Resources};
 use capture::RankProgram;
 pub use capture::{Capture, Program, Slot};
 pub use operation::{Operation, Place};
+pub use pending::{PendingOperation, Progress};
 pub use vector::Vector;
 pub(crate) use work::Work;
 
@@ -52,6 +54,12 @@ pub struct Config {
     pub timeout_source: String,
     /// Whether kernels may replay recorded graphs and keep them.
     pub cache: CacheMode,
+    /// After how much waiting to warn, ascending; what comes after the timeout is not reached.
+    pub warn_after: Vec<Duration>,
+    /// Whom to warn.
+    pub on_warning: OnWarning,
+    /// Folder for dumps of all ranks when an operation fails; none are written without one.
+    pub dump: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -62,6 +70,9 @@ impl Default for Config {
             timeout: Duration::from_secs(1836),
             timeout_source: "the default of HCCL_EXEC_TIMEOUT".to_owned(),
             cache: CacheMode::On,
+            warn_after: [1, 10, 60].map(Duration::from_secs).to_vec(),
+            on_warning: OnWarning::default(),
+            dump: None,
         }
     }
 }
@@ -91,22 +102,22 @@ pub struct Completed {
 pub(crate) struct InFlight {
     pub(crate) sequence: u32,
     pub(crate) work: Work,
-    ticket: LaunchTicket,
+    pub(crate) ticket: LaunchTicket,
     /// Count of the done notify once this operation is done.
-    done_at: u64,
+    pub(crate) done_at: u64,
 }
 
 /// State of one rank.
 #[derive(Debug)]
 pub(crate) struct RankState {
-    done_notify: u32,
+    pub(crate) done_notify: u32,
     done_count: u64,
     pub(crate) launched: u32,
     pub(crate) in_flight: VecDeque<InFlight>,
 }
 
-/// What has resources of its own: an algorithm and where it works, of algorithm files each file.
-type Kind = (Algorithm, Staging, Option<u64>);
+/// What has resources of its own: an algorithm, those of its levels, where it works, and of algorithm files each file.
+type Kind = (Algorithm, [Option<Algorithm>; 4], Staging, Option<u64>);
 
 /// A group of ranks, one per NPU of a cluster.
 #[derive(Debug)]
@@ -127,6 +138,10 @@ pub struct Communicator<'c> {
     captured: u32,
     set_up: SetUp,
     poisoned: bool,
+    /// What all ranks are known to have been asked for alike at least once.
+    agreed: HashSet<Work>,
+    /// The one of these that was launched last: what most launches are.
+    last_agreed: Option<Work>,
 }
 
 impl<'c> Communicator<'c> {
@@ -163,6 +178,8 @@ impl<'c> Communicator<'c> {
             captured: 0,
             set_up: SetUp::default(),
             poisoned: false,
+            agreed: HashSet::new(),
+            last_agreed: None,
         })
     }
 
@@ -184,65 +201,9 @@ impl<'c> Communicator<'c> {
         self.poisoned
     }
 
-    /// Waits until everything in flight is done, on all ranks.
-    ///
-    /// # Errors
-    /// The first cause, with rank, step, task and peer: a launch that was refused, a device that stopped at an
-    /// error, also at one of another communicator's, a deadline that passed. The communicator is poisoned then.
-    ///
-    /// What is done after the deadline, but before it was noticed, is no error.
-    pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
-        let started = Instant::now();
-        let deadline = started.checked_add(self.config.timeout);
-        let cluster = self.cluster;
-        let ranks = &self.ranks;
-        let settled = || ranks.iter().enumerate().all(|(rank, state)| is_settled(cluster, rank, state));
-        let refused =
-            || ranks.iter().enumerate().any(|(rank, state)| refusal(cluster, rank, state).is_some());
-        // A rank that was refused never signals its peers: waiting for those would only delay the message.
-        let mut turns = 0_u32;
-        let outcome = cluster.machine().run_until(
-            || {
-                turns = turns.wrapping_add(1);
-                settled() || (turns.is_multiple_of(64) && refused())
-            },
-            deadline,
-        );
-        // A helper may have carried out the last task after this thread looked at the clock.
-        let done = outcome == Outcome::Done || (outcome == Outcome::Deadline && settled());
-        if done && !refused() {
-            return Ok(self.collect());
-        }
-        self.poisoned = true;
-        Err(diagnosis::explain(self, outcome, started))
-    }
-
-    /// Returns the kernel's answer to the newest launch of a rank that was refused, and its operation.
-    pub(crate) fn refusal_of(&self, rank: usize) -> Option<(InFlight, Status)> {
-        refusal(self.cluster, rank, &self.ranks[rank])
-    }
-
-    /// Returns whether everything a rank has in flight is done.
-    pub(crate) fn is_done(&self, rank: usize) -> bool {
-        is_settled(self.cluster, rank, &self.ranks[rank])
-    }
-
-    /// Returns the kernel's answer to an operation of a rank that is still in flight.
-    pub(crate) fn answer_to(&self, rank: u32, sequence: u32) -> Option<Status> {
-        let launched = &self.ranks.get(rank as usize)?.in_flight;
-        let launched = launched.iter().find(|launched| launched.sequence == sequence)?;
-        self.cluster.npu(rank).status(launched.ticket)
-    }
-
-    /// Returns whether the kernel of a rank has submitted all tasks of everything in flight.
-    pub(crate) fn has_submitted_all(&self, rank: u32) -> bool {
-        self.answers(rank).all(|status| status.is_some_and(|status| status.code == 0))
-    }
-
-    /// Returns whether a queue of a rank's NPU is this communicator's.
-    pub(crate) fn owns(&self, rank: u32, queue: u16) -> bool {
-        let resources = self.all_resources().filter_map(|resources| resources.ranks.get(rank as usize));
-        resources.flat_map(RankResources::queues).any(|own| own.0 == queue)
+    /// What the communicator has on a rank, for each algorithm that was used.
+    pub(crate) fn resources_on(&self, rank: u32) -> impl Iterator<Item = &RankResources> {
+        self.all_resources().filter_map(move |resources| resources.ranks.get(rank as usize))
     }
 
     /// Everything that has been created and not yet given back.
@@ -254,16 +215,6 @@ impl<'c> Communicator<'c> {
     fn answers(&self, rank: u32) -> impl Iterator<Item = Option<Status>> {
         let in_flight = self.ranks[rank as usize].in_flight.iter();
         in_flight.map(move |launched| self.cluster.npu(rank).status(launched.ticket))
-    }
-
-    fn collect(&mut self) -> Vec<Completed> {
-        let mut completed = Vec::new();
-        for (rank, state) in (0..).zip(&mut self.ranks) {
-            let npu = self.cluster.npu(rank);
-            let answers = state.in_flight.drain(..).filter_map(|launched| npu.status(launched.ticket));
-            completed.extend(answers.map(|status| Completed { rank, status }));
-        }
-        completed
     }
 }
 
@@ -278,19 +229,4 @@ fn random_instance() -> Result<[u64; 2]> {
         })
     };
     Ok([word()? | 1, word()?])
-}
-
-fn is_settled(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
-    let Some(last) = state.in_flight.back() else { return true };
-    // CAST: ranks are counted in u32.
-    let npu = cluster.npu(u32::try_from(rank).unwrap_or(u32::MAX));
-    npu.host_notify_count(state.done_notify) >= last.done_at && npu.status(last.ticket).is_some()
-}
-
-fn refusal(cluster: &Cluster, rank: usize, state: &RankState) -> Option<(InFlight, Status)> {
-    let npu = cluster.npu(u32::try_from(rank).ok()?);
-    let mut answers =
-        state.in_flight.iter().filter_map(|launched| Some((launched, npu.status(launched.ticket)?)));
-    let (launched, status) = answers.find(|(_, status)| status.code != 0)?;
-    Some((launched.clone(), status))
 }

@@ -1,21 +1,35 @@
 //! Why an operation did not end well: the culprit before the victims, and one thing to do.
 //!
-//! Works from what the device itself holds: its first error, the kernels' answers, and the descriptors in the rings,
-//! whose labels say step, task and peer. What is surest comes first: a kernel that has stopped, an error that a device
-//! reports, a launch that was refused, and only then who waits for whom (`deadline`).
+//! Works from what the device itself holds: its first error, the kernels' answers, the flight recorder, and the
+//! descriptors in the rings, whose labels say step, task and peer. All of it is in a [`snapshot`] per rank, taken of a
+//! running device or read from a [`dump`]; [`offline`] explains dumps of all ranks when nothing runs any more.
 
-mod deadline;
+mod agreement;
+mod causes;
+pub mod dump;
+pub mod offline;
+pub mod recorder;
+pub mod snapshot;
+mod survey;
+mod verdict;
+mod waits;
+mod warning;
 
 use core::fmt;
+use core::time::Duration;
 use std::time::Instant;
 
-use device_model::machine::Outcome;
 use serde::Serialize;
-use wire::npu::Status;
-use wire::{Cqe, DeviceAddr, Effect, ErrorCode, Phase, Sqe};
+use wire::{ErrorCode, Sqe};
 
-use crate::communicator::{Communicator, InFlight};
+use crate::communicator::Communicator;
 use crate::error::Error;
+pub(crate) use agreement::signature;
+use snapshot::Snapshot;
+use survey::Part;
+pub(crate) use survey::all as survey;
+use verdict::Case;
+pub use warning::{OnWarning, Warning};
 
 /// What is known about a failed operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -56,6 +70,39 @@ pub struct Report {
     pub remedy: String,
     /// What it did to the communicator.
     pub effect: &'static str,
+    /// Sequence of the operation.
+    pub sequence: u32,
+    /// Deadline of the operation, milliseconds.
+    pub deadline_ms: u64,
+    /// Which setting the deadline is from.
+    pub deadline_source: String,
+    /// Ranks that have launched less than others.
+    pub behind: Vec<u32>,
+    /// Ranks that wait for the culprit, ranks that wait for these, and so on.
+    pub waiting: Vec<Vec<u32>>,
+    /// Who waits for whom.
+    pub waits: Vec<Edge>,
+    /// Where the dumps of all ranks are, if they were written.
+    pub dumps: String,
+}
+
+/// A task at the head of a ring that waits for a notify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Edge {
+    /// Rank that waits.
+    pub rank: u32,
+    /// Rank that is to set the notify; none for a signal within the rank, or of the host.
+    pub peer: Option<u32>,
+    /// The notify.
+    pub notify: u32,
+    /// Operation of the task.
+    pub sequence: u32,
+    /// Step of the task.
+    pub step: u16,
+    /// Task within the operation.
+    pub task: u32,
+    /// Queue it is in.
+    pub queue: u16,
 }
 
 /// Prints the error block without its code: operation, then one line per fact.
@@ -84,6 +131,7 @@ impl fmt::Display for Report {
             ("cause", &self.cause),
             ("do", &self.remedy),
             ("effect", self.effect),
+            ("more", &self.dumps),
         ] {
             if !text.is_empty() {
                 write!(f, "\n  {name:<8} {text}")?;
@@ -94,125 +142,48 @@ impl fmt::Display for Report {
 }
 
 /// Explains why the operations of a communicator are not all done, `started` being when the host began to wait.
-pub(crate) fn explain(comm: &Communicator<'_>, outcome: Outcome, started: Instant) -> Error {
-    let stopped = comm.cluster.check().err();
-    let refusal = |rank| comm.refusal_of(rank).map(|refusal| (rank, refusal));
-    // A kernel that finds its ring full until the deadline is a victim of whoever its tasks wait for.
-    let is_cause = |(_, (_, status)): &(usize, (InFlight, Status))| status.code != ErrorCode::QUEUE_FULL.0;
-    let refused = (0..comm.ranks.len()).filter_map(refusal).find(is_cause);
-    let failed = match outcome {
-        Outcome::DeviceError(npu) => comm.cluster.machine().error(npu).map(|cqe| (npu, cqe)),
-        Outcome::Done | Outcome::Deadline => None,
+pub(crate) fn explain(comm: &Communicator<'_>, started: Instant) -> Error {
+    if let Err(stopped) = comm.cluster.check() {
+        return stopped;
+    }
+    let waited = started.elapsed();
+    let mut ranks = survey(comm, waited);
+    let watched = core::cell::Cell::new(None);
+    let moves = |rank, part| {
+        let moves = survey::moves(comm.cluster, rank, part);
+        watched.set(Some((rank, moves)));
+        Some(moves)
     };
-    let (code, report) = match (stopped, failed, refused) {
-        (Some(error), ..) => return error,
-        (None, Some((npu, cqe)), _) => (cqe.code, device_error(comm, npu, &cqe)),
-        (None, None, Some((rank, (launched, status)))) => {
-            let code = ErrorCode(status.code);
-            let cause = format!("{} (detail {:#x})", summary(code), status.detail);
-            (code, Report { cause, ..report(comm, code, rank_number(rank), launched.sequence) })
-        }
-        (None, None, None) => return deadline::explain(comm, started),
-    };
-    let since = format!("{:.3} s after the host began to wait", started.elapsed().as_secs_f64());
-    finish(code, Report { since, ..report })
+    let report = judge(&ranks, &moves);
+    if let Some((rank, moves)) = watched.get()
+        && let Some(snapshot) = ranks.iter_mut().find(|snapshot| snapshot.host.rank == rank)
+    {
+        snapshot.host.moves = Some(moves);
+    }
+    let dumps = comm.config.dump.as_ref().map_or_else(String::new, |folder| dump::note(folder, &ranks));
+    Error::diagnosed(Report { dumps, ..report })
 }
 
-fn rank_number(rank: usize) -> u32 {
-    u32::try_from(rank).unwrap_or(u32::MAX)
+/// Explains what snapshots of a failure show.
+fn judge(ranks: &[Snapshot], moves: &dyn Fn(u32, Part) -> Option<bool>) -> Report {
+    let case = Case::new(ranks, moves);
+    let host = ranks.first().map(|rank| &rank.host);
+    let (waited, timeout) = host.map_or((0, 0), |host| (host.waited_us, host.timeout_ms));
+    let waited = Duration::from_micros(waited);
+    let is_overdue = waited >= Duration::from_millis(timeout);
+    let mismatch = || case.mismatched().filter(|_| !is_overdue);
+    let waited = waited.as_secs_f64();
+    if let Some(report) = case.fault().or_else(mismatch) {
+        return Report { since: format!("{waited:.3} s after the host began to wait"), ..report };
+    }
+    let report = case.overdue();
+    let (timeout, source) = (Duration::from_millis(timeout).as_secs_f64(), &report.deadline_source);
+    let since = format!("{waited:.3} s (deadline {timeout:.3} s, set by {source})");
+    Report { since, ..report }
 }
 
 fn summary(code: ErrorCode) -> &'static str {
     code.info().map_or("unknown code", |info| info.summary)
-}
-
-fn finish(code: ErrorCode, report: Report) -> Error {
-    Error::new(code, report.cause.clone()).report(report)
-}
-
-/// A report with everything that is the same for all causes; the culprit is `rank`.
-fn report(comm: &Communicator<'_>, code: ErrorCode, rank: u32, sequence: u32) -> Report {
-    let launched =
-        comm.ranks.iter().flat_map(|state| &state.in_flight).find(|launched| launched.sequence == sequence);
-    let operation = launched.map_or_else(String::new, |launched| format!(" {}", launched.work));
-    let info = code.info();
-    // Whatever the failure itself did: the peers of a rank that failed wait for it.
-    let effect = match info.map(|info| info.effect) {
-        Some(Effect::DeviceLost) => Effect::DeviceLost,
-        _ => Effect::CommPoisoned,
-    };
-    Report {
-        code: code.0,
-        name: code.name(),
-        comm: comm.identity.name.clone(),
-        instance: format!("{:016x}", comm.identity.instance[0]),
-        epoch: comm.identity.epoch,
-        operation: format!("#{sequence}{operation}"),
-        rank,
-        cause: summary(code).to_owned(),
-        remedy: info.map_or_else(String::new, |info| info.remedy.to_owned()),
-        effect: effect.sentence(),
-        ..Report::default()
-    }
-    .blaming(comm, rank)
-}
-
-impl Report {
-    /// Names the rank at the root of it.
-    fn blaming(self, comm: &Communicator<'_>, culprit: u32) -> Self {
-        let place = comm.cluster.topology().whereabouts(culprit).unwrap_or_default();
-        Self { culprit_rank: Some(culprit), culprit_place: place, ..self }
-    }
-}
-
-fn device_error(comm: &Communicator<'_>, npu: u32, cqe: &Cqe) -> Report {
-    if !comm.owns(npu, cqe.queue) {
-        return error_of_another(comm, npu, cqe);
-    }
-    let (sequence, task) = split_task(cqe.task);
-    let address = if cqe.address == 0 { String::new() } else { format!(", address {:#x}", cqe.address) };
-    let own = || comm.cluster.npu(npu).window().offset(DeviceAddr(cqe.address), 1).is_some();
-    // Memory that is not registered is the fault of the rank whose memory it is.
-    let culprit = match known_peer(cqe.peer) {
-        Some(peer) if cqe.code == ErrorCode::DMA_UNREGISTERED && !own() => peer,
-        _ => npu,
-    };
-    let what = format!("queue {} position {}: opcode {}{address}", cqe.queue, cqe.position, cqe.opcode);
-    Report {
-        step: Some(cqe.step),
-        task: Some(task),
-        peer: known_peer(cqe.peer),
-        whereabouts: place(comm, npu, sequence, (cqe.skeleton, cqe.step), task, &what),
-        rank: npu,
-        ..report(comm, cqe.code, culprit, sequence)
-    }
-}
-
-/// A device has stopped at a task of another communicator. What its labels say is not about this one's operations.
-fn error_of_another(comm: &Communicator<'_>, npu: u32, cqe: &Cqe) -> Report {
-    let oldest = comm.ranks[npu as usize].in_flight.front().map_or(0, |launched| launched.sequence);
-    Report {
-        cause: format!("a task of another communicator: {}", summary(cqe.code)),
-        remedy: "destroy both communicators; what that one reports says more".to_owned(),
-        whereabouts: format!("rank {npu}, queue {} position {}", cqe.queue, cqe.position),
-        ..report(comm, cqe.code, npu, oldest)
-    }
-}
-
-/// Says where in its operation a task stands, with the totals where the kernel has told them.
-fn place(
-    comm: &Communicator<'_>,
-    rank: u32,
-    sequence: u32,
-    (phase, step): (u8, u16),
-    task: u32,
-    what: &str,
-) -> String {
-    let phase = Phase::try_from(phase).map_or("?", Phase::name);
-    let status = comm.answer_to(rank, sequence);
-    let of = |total: u32| if total == 0 { String::new() } else { format!(" of {total}") };
-    let (steps, tasks) = status.map_or((0, 0), |status| (status.steps, status.sqes + status.wqes));
-    format!("rank {rank}, step {step}{} ({phase}), task {task}{}, {what}", of(u32::from(steps)), of(tasks))
 }
 
 /// Operation sequence and index within the operation.
@@ -223,4 +194,14 @@ fn split_task(task: u64) -> (u32, u32) {
 
 fn known_peer(label: u16) -> Option<u32> {
     (label != Sqe::NO_PEER).then_some(u32::from(label))
+}
+
+/// Returns the sequence of the operation that an entry belongs to.
+pub(crate) fn sequence_of(sqe: &Sqe) -> u32 {
+    split_task(sqe.task).0
+}
+
+/// Returns the index of an entry within its operation.
+pub(crate) fn task_of(sqe: &Sqe) -> u32 {
+    split_task(sqe.task).1
 }

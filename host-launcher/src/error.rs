@@ -43,11 +43,10 @@ impl Error {
         self
     }
 
-    /// Adds what is known about the operation that failed.
-    #[must_use]
-    pub(crate) fn report(mut self, report: Report) -> Self {
-        self.report = Some(Box::new(report));
-        self
+    /// Makes the error that a diagnosis has found.
+    pub(crate) fn diagnosed(report: Report) -> Self {
+        let error = Self::new(ErrorCode(report.code), report.cause.clone());
+        Self { report: Some(Box::new(report)), ..error }
     }
 
     /// Returns what is known about the operation that failed, when one did.

@@ -6,70 +6,18 @@
 mod file;
 
 use half::{bf16, f16};
-use wire::launch::{Algorithm, ElementRange, OpKind};
+use templates::Tables;
+use wire::launch::{ElementRange, OpKind};
 use wire::{DataType, ReduceOp};
 
 use crate::communicator::Operation;
 
+mod order;
+
+use order::Order;
+
 /// What a byte of an output is that no block covers: the same as before, which the tests make this.
 pub const UNTOUCHED: u8 = 0xdb;
-
-/// Returns the merges (into, from) that reduce one element of the slice of rank `owner` over values indexed by rank, and
-/// the rank where the result ends up. `ranks` is the number of ranks.
-fn merges(algorithm: Algorithm, op: OpKind, owner: u32, ranks: u32) -> (Vec<(u32, u32)>, u32) {
-    let ahead = |distance: u32| (owner + distance) % ranks;
-    let behind = |distance: u32| (owner + ranks - distance) % ranks;
-    // The binary tree over the distance from the owner.
-    let tree = |at: &dyn Fn(u32) -> u32| {
-        let mut list = Vec::new();
-        let mut step = 1;
-        while step < ranks {
-            let merging = (0..ranks - step).step_by(2 * step as usize);
-            list.extend(merging.map(|distance| (at(distance), at(distance + step))));
-            step *= 2;
-        }
-        list
-    };
-    match algorithm {
-        Algorithm::MeshOneShot | Algorithm::MeshTwoShot | Algorithm::Pairwise | Algorithm::Star => {
-            ((1..ranks).map(|rank| (0, rank)).collect(), 0)
-        }
-        Algorithm::Strict => {
-            let mut list = Vec::new();
-            let mut remaining = ranks;
-            while remaining > 1 {
-                let lower = (0..).map(|power| 1 << power).take_while(|&half| half < remaining).last();
-                let lower = lower.expect("1 is below 2");
-                list.extend((lower..remaining).map(|rank| (rank - lower, rank)));
-                remaining = lower;
-            }
-            (list, 0)
-        }
-        // From the farthest to the root, hand to hand.
-        Algorithm::Ring if op == OpKind::Reduce => {
-            ((1..ranks).rev().map(|distance| (ahead(distance - 1), ahead(distance))).collect(), owner)
-        }
-        Algorithm::Ring => {
-            let around = |hop: u32| (owner + 1 + hop) % ranks;
-            ((1..ranks).map(|hop| (around(hop), around(hop - 1))).collect(), owner)
-        }
-        Algorithm::HalvingDoubling => {
-            let core = 1 << ranks.ilog2();
-            let mut list: Vec<(u32, u32)> = (core..ranks).map(|rank| (rank - core, rank)).collect();
-            let mut distance = core / 2;
-            while distance > 0 {
-                // All ranks that agree with the owner from this bit on take the other half's contribution.
-                let keep = (0..core).filter(|rank| (rank ^ owner) < distance);
-                list.extend(keep.map(|rank| (rank, rank ^ distance)));
-                distance /= 2;
-            }
-            (list, owner)
-        }
-        Algorithm::Nhr | Algorithm::Tree => (tree(&ahead), owner),
-        Algorithm::Nb => (tree(&behind), owner),
-        _ => unreachable!("{algorithm} reduces nothing"),
-    }
-}
 
 /// Returns the ranges of elements that move to `rank`: from whom, which of its input, where to in the output.
 fn moves(operation: &Operation, rank: u32, ranks: u32) -> Vec<(u32, ElementRange, u64)> {
@@ -99,26 +47,46 @@ fn moves(operation: &Operation, rank: u32, ranks: u32) -> Vec<(u32, ElementRange
     }
 }
 
-/// Returns the expected output of every rank as [`expected`] does, also of an algorithm that was loaded as data, for which
-/// it may matter whether input and output are the same memory.
+/// Returns the expected output of every rank as [`expected_among`] does, also of an algorithm that was loaded as data, for
+/// which it may matter whether input and output are the same memory.
 ///
 /// # Panics
 /// As [`expected`]; when the file does not work with buffers in this relation.
 #[must_use]
-pub fn outputs(operation: &Operation, in_place: bool, chunk: u64, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub fn outputs(
+    operation: &Operation,
+    in_place: bool,
+    chunk: u64,
+    inputs: &[Vec<u8>],
+    groups: &Tables<'_>,
+) -> Vec<Vec<u8>> {
     match &operation.file {
         Some(file) => file::expected(operation, file, in_place, chunk, inputs),
-        None => expected(operation, chunk, inputs),
+        None => expected_among(operation, chunk, inputs, groups),
     }
 }
 
-/// Returns the expected output of every rank, given every rank's input and the elements per chunk. Bytes between the
-/// blocks of a vector are [`UNTOUCHED`].
+/// Returns the expected output of every rank of one server, given every rank's input and the elements per chunk. Bytes
+/// between the blocks of a vector are [`UNTOUCHED`].
 ///
 /// # Panics
 /// When an input is shorter than the operation says.
 #[must_use]
 pub fn expected(operation: &Operation, chunk: u64, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    expected_among(operation, chunk, inputs, &Tables::default())
+}
+
+/// Returns the same for ranks grouped as `groups` says.
+///
+/// # Panics
+/// As [`expected`].
+#[must_use]
+pub fn expected_among(
+    operation: &Operation,
+    chunk: u64,
+    inputs: &[Vec<u8>],
+    groups: &Tables<'_>,
+) -> Vec<Vec<u8>> {
     let size = usize::try_from(operation.dtype.size_bytes()).expect("at most 16");
     let ranks = u32::try_from(inputs.len()).expect("ranks are counted in u32");
     let bytes = |elements: u64| usize::try_from(elements).expect("the inputs are in memory") * size;
@@ -137,44 +105,34 @@ pub fn expected(operation: &Operation, chunk: u64, inputs: &[Vec<u8>]) -> Vec<Ve
         };
         return (0..ranks).map(output).collect();
     }
-    let plan = |owner| merges(operation.algorithm, operation.op, owner, ranks);
-    let count = usize::try_from(operation.count).expect("the inputs are in memory");
+    // Every element of `count` from `first` on, each chunk cut into as many parts as there are orders.
+    let reduced = |orders: &[Order], first: u64, count: u64| {
+        let mut output = Vec::with_capacity(bytes(count));
+        for start in (0..count).step_by(usize::try_from(chunk.max(1)).expect("fits")) {
+            let len = chunk.max(1).min(count - start);
+            let unit = len / orders.len() as u64;
+            for index in 0..len {
+                let last = orders.len() as u64 - 1;
+                let part = index.checked_div(unit).map_or(last, |part| part.min(last));
+                let order = &orders[usize::try_from(part).expect("below a usize")];
+                output.extend(reduce_at(operation, order, inputs, bytes(first + start + index)));
+            }
+        }
+        output
+    };
     match operation.op {
         OpKind::AllReduce | OpKind::Reduce => {
-            let (parts, root) = match operation.algorithm {
-                Algorithm::HalvingDoubling => (1 << ranks.ilog2(), 0),
-                // All of it goes to one rank.
-                Algorithm::Tree => (1, operation.root),
-                Algorithm::Ring if operation.op == OpKind::Reduce => (1, operation.root),
-                _ => (ranks, operation.root),
-            };
-            let plans: Vec<_> = (0..parts).map(|slice| plan((slice + root) % ranks)).collect();
-            let chunk = usize::try_from(chunk).expect("the inputs are in memory").max(1);
-            let mut output = Vec::with_capacity(count * size);
-            for first in (0..count).step_by(chunk) {
-                let len = chunk.min(count - first);
-                let unit = len / parts as usize;
-                for index in 0..len {
-                    let slice =
-                        index.checked_div(unit).map_or(plans.len() - 1, |slice| slice.min(plans.len() - 1));
-                    output.extend(reduce_at(operation, &plans[slice], inputs, (first + index) * size));
-                }
-            }
+            let output = reduced(&order::of_whole(operation, ranks, groups), 0, operation.count);
             let gets = |rank| operation.op == OpKind::AllReduce || rank == operation.root;
             (0..ranks).map(|rank| if gets(rank) { output.clone() } else { Vec::new() }).collect()
         }
         _ => (0..ranks)
             .map(|rank| {
-                let plan = plan(rank);
                 let block = match operation.rows(rank).get(rank as usize) {
                     Some(row) => row.send,
                     None => ElementRange { first: u64::from(rank) * operation.count, count: operation.count },
                 };
-                let first = bytes(block.first);
-                (0..bytes(block.count))
-                    .step_by(size)
-                    .flat_map(|at| reduce_at(operation, &plan, inputs, first + at))
-                    .collect()
+                reduced(&order::of_block(operation, rank, ranks, groups), block.first, block.count)
             })
             .collect(),
     }
@@ -183,7 +141,7 @@ pub fn expected(operation: &Operation, chunk: u64, inputs: &[Vec<u8>]) -> Vec<Ve
 /// Reduces the element at byte `at` of all inputs; returns its bytes.
 fn reduce_at(
     operation: &Operation,
-    (list, owner): &(Vec<(u32, u32)>, u32),
+    Order { merges, owner }: &Order,
     inputs: &[Vec<u8>],
     at: usize,
 ) -> impl Iterator<Item = u8> + use<> {
@@ -191,7 +149,7 @@ fn reduce_at(
     let size = usize::try_from(dtype.size_bytes()).expect("at most 16");
     let mut values: Vec<Value> =
         inputs.iter().map(|input| Value::read(dtype, &input[at..at + size])).collect();
-    for &(into, from) in list {
+    for &(into, from) in merges {
         values[into as usize] = values[into as usize].reduced(reduce, values[from as usize]);
     }
     values[*owner as usize].bytes(dtype).into_iter().take(size)

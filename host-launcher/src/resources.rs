@@ -106,8 +106,9 @@ impl RankResources {
             made.entries.0.push(entry);
         }
         for channel in cluster.topology().channels(rank) {
-            let link = Link { peer_npu: channel.peer, protocol: channel.protocol, depth: DEFAULT_DEPTH };
-            let entry = made.channel(npu, link)?;
+            let peer_npu = cluster.npu(channel.peer).index();
+            let link = Link { peer_npu, protocol: channel.protocol, depth: DEFAULT_DEPTH };
+            let entry = ChannelEntry { peer: channel.peer, ..made.channel(npu, link)? };
             made.entries.1.push(entry);
         }
         Ok(made)
@@ -133,7 +134,8 @@ impl RankResources {
         let Channel { index, queue, ring, slot } = npu.connect(link).map_err(driver)?;
         self.channels.push(index);
         Ok(ChannelEntry {
-            peer: link.peer_npu,
+            // Whose rank it is, the caller knows.
+            peer: 0,
             index,
             protocol: slot.protocol,
             local_notify: self.notifies(npu, CHANNEL_NOTIFIES)?,
@@ -168,10 +170,19 @@ impl RankResources {
         Ok(())
     }
 
+    /// The threads, in the order of their numbers.
+    pub(crate) fn threads(&self) -> &[ThreadEntry] {
+        &self.entries.0
+    }
+
+    /// The queues of the queue pairs.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = u16> {
+        self.entries.1.iter().filter(|channel| channel.depth > 0).map(|channel| channel.queue)
+    }
+
     /// The queues of threads and queue pairs.
     pub(crate) fn queues(&self) -> impl Iterator<Item = QueueId> {
-        let pairs = self.entries.1.iter().filter(|channel| channel.depth > 0);
-        self.threads.iter().copied().chain(pairs.map(|channel| QueueId(channel.queue)))
+        self.threads.iter().copied().chain(self.pairs().map(QueueId))
     }
 
     /// Takes everything out of the rings, in the stead of a device that no longer does.

@@ -182,7 +182,8 @@ impl<'c> Run<'c> {
                 Ok(payload::fill(setup.seed, rank, elements, operation.dtype, operation.reduce))
             })
             .collect::<Result<_>>()?;
-        let expected = oracle::outputs(&operation, setup.in_place, setup.chunk, &inputs);
+        let groups = cluster.topology().groups();
+        let expected = oracle::outputs(&operation, setup.in_place, setup.chunk, &inputs, &groups);
         let pair = |_| {
             let input = SharedBuffer::new(cluster, input_bytes.max(output_bytes).max(1))?;
             Ok((input, SharedBuffer::new(cluster, output_bytes.max(1))?))
@@ -367,7 +368,7 @@ impl<'c> Run<'c> {
     fn links(&self) -> Links {
         let mut links = Links::default();
         for rank in 0..self.comm.size() {
-            let counters = self.cluster.machine().snapshot(rank);
+            let counters = self.cluster.machine().snapshot(self.cluster.npu(rank).index());
             let moved = |protocol| counters.sent(protocol) + counters.received(protocol);
             links.local += counters.local_bytes;
             links.hccs += moved(Protocol::Hccs);

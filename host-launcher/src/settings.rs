@@ -110,7 +110,11 @@ impl Settings {
             }
         }
         settings.unused.sort_by(|a, b| a.name.cmp(&b.name));
-        settings.warnings.sort_by(|a, b| a.name.cmp(&b.name));
+        let (exec, connect) = (*settings.exec_timeout.value(), *settings.connect_timeout.value());
+        if exec < connect {
+            settings.warnings.push(Warning::ExecBelowConnect { exec, connect });
+        }
+        settings.warnings.sort();
         Ok(settings)
     }
 
@@ -181,7 +185,8 @@ impl Settings {
         &self.unused
     }
 
-    /// Returns the variables that look like settings and are none.
+    /// Returns what is allowed and rarely meant: variables that look like settings and are none, and a deadline that
+    /// passes before ranks have to be there.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings

@@ -14,9 +14,10 @@ use core::fmt::{self, Write};
 
 use crc::{CRC_64_XZ, Crc};
 use templates::Tables;
-use wire::Reduction;
 use wire::npu::{self, Protocol};
+use wire::{ErrorCode, Reduction};
 
+use crate::error::{Error, Result};
 use crate::quote::quote;
 use crate::rank_table::{Form, RankTable};
 
@@ -78,6 +79,52 @@ impl Topology {
     #[must_use]
     pub fn servers(&self) -> u32 {
         self.servers
+    }
+
+    /// Returns the topology of some of these ranks, numbered anew in the order given.
+    ///
+    /// # Errors
+    /// `ARGUMENT_VALUE` for no rank, a rank that is none or comes twice, and groups that are torn apart.
+    pub(crate) fn subset(&self, ranks: &[u32]) -> Result<Self> {
+        let refuse = |what: String| Err(Error::new(ErrorCode::ARGUMENT_VALUE, what));
+        if ranks.is_empty() {
+            return refuse("a group of no ranks".to_owned());
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(rank) = ranks.iter().find(|rank| **rank >= self.ranks() || !seen.insert(**rank)) {
+            return refuse(format!(
+                "rank {rank} of a group is none of {} ranks, or comes twice",
+                self.ranks()
+            ));
+        }
+        let mut starts = [Vec::new(), Vec::new()];
+        for (level, starts) in starts.iter_mut().enumerate() {
+            let group = |rank: u32| self.place(rank)[level];
+            *starts = self::starts(ranks.iter().map(|&rank| u32::from(group(rank))));
+            let groups: BTreeSet<_> = ranks.iter().map(|&rank| group(rank)).collect();
+            if groups.len() < starts.len() {
+                let what = ["server", "super pod"][level];
+                return refuse(format!("ranks of one {what} do not follow each other in a group"));
+            }
+        }
+        let servers: Vec<u32> =
+            starts[0].iter().map(|&first| self.places[ranks[first as usize] as usize].0).collect();
+        let number = |server: u32| servers.iter().position(|other| *other == server).unwrap_or(0);
+        let at = |rank: &u32| *rank as usize;
+        // CAST: no more servers than ranks.
+        let place = |rank: &u32| (number(self.places[at(rank)].0) as u32, self.places[at(rank)].1);
+        let mut bytes = self.digest.to_le_bytes().to_vec();
+        bytes.extend(ranks.iter().flat_map(|rank| rank.to_le_bytes()));
+        Ok(Self {
+            form: self.form,
+            servers: u32::try_from(servers.len()).unwrap_or(u32::MAX),
+            places: ranks.iter().map(place).collect(),
+            starts,
+            names: servers.iter().map(|server| self.names[*server as usize].clone()).collect(),
+            devices: ranks.iter().map(|rank| self.devices[at(rank)]).collect(),
+            direct_links: self.direct_links.clone(),
+            digest: Crc::<u64>::new(&CRC_64_XZ).checksum(&bytes),
+        })
     }
 
     /// Returns the first rank of every server and of every super pod; without super pods all are in one.

@@ -88,7 +88,7 @@ fn numbers_are_whole_and_inside_their_range() {
     assert_usage(&words("run all-reduce --ranks 2 --devices-per-server 66"), "66 is not in 1..=65");
     assert_usage(
         &words("run all-reduce --ranks 2 --bytes 7"),
-        "--bytes 7 is no multiple of the 4 bytes of fp32",
+        "E1302 ARGUMENT_VALUE\n  what     --bytes 7 is no multiple of the 4 bytes of fp32",
     );
 }
 
@@ -189,6 +189,45 @@ fn a_failed_operation_names_its_rank() {
     assert!(failure["culprit_rank"].as_u64().unwrap() < 8);
     assert_fields(&failure);
     assert!(stderr.starts_with("E6101 HOST_NOTIFY_TIMEOUT  comm \"run\""), "{stderr}");
+}
+
+/// A run that fails leaves dumps, and they say what the run said.
+#[test]
+fn dumps_of_a_failed_run_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let dumps = folder.path().join("dumps");
+    let mut args = words("run all-reduce --ranks 8 --bytes 16M --timeout 1 --json --dump");
+    args.push(dumps.clone().into());
+    let (status, stdout, stderr) = outcome(&mut command(&args));
+    let failure = object(&stdout);
+    assert_eq!((status, &failure["code"]), (1, &6101.into()), "{stderr}");
+    assert_fields(&failure);
+    assert!(
+        stderr.contains("set by --timeout") && stderr.contains("  more     dumps of all ranks in "),
+        "{stderr}"
+    );
+
+    let (status, stdout, stderr) =
+        outcome(&mut command(&["--json".as_ref(), "diagnose".as_ref(), dumps.as_os_str()]));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let findings = object(&stdout);
+    for field in ["code", "culprit_rank", "rank", "step", "task", "peer", "cause", "since", "operation"] {
+        assert_eq!(findings["root"][field], failure[field], "{field}");
+    }
+    assert_eq!(
+        (findings["missing"].as_array().unwrap().len(), findings["ranks"].as_array().unwrap().len()),
+        (0, 8)
+    );
+
+    let (status, stdout, _) = outcome(&mut command(&["diagnose".as_ref(), dumps.as_os_str()]));
+    assert_eq!(status, 0);
+    assert!(
+        stdout.starts_with("E6101 HOST_NOTIFY_TIMEOUT  comm \"run\"") && stdout.contains("launch taken"),
+        "{stdout}"
+    );
+    let (status, stdout, stderr) = run("diagnose no/such/folder");
+    assert_eq!((status, stdout.as_str()), (1, ""), "{stderr}");
+    assert!(stderr.starts_with("E1601 DUMP_READ"), "{stderr}");
 }
 
 #[test]

@@ -2,16 +2,21 @@
 
 mod image;
 
-use std::fs;
+use core::time::Duration;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use host_launcher::Error;
 use host_launcher::image::{Image, MAX_FILE_BYTES, Placed};
+use host_launcher::qemu::{Guest, Options};
 use image::corruptions::CORRUPTIONS;
 use image::{
     ALIGN, DATA, END, FILESZ, KIND, NOTES, OFFSET, OUR_NOTE, RAM, RODATA, SECTIONS, SEGMENT, SEGMENTS, STACK,
     TEXT, minimal, put, segment_field,
 };
 use wire::ErrorCode;
+use wire::boot::WindowPlace;
 
 fn parse(bytes: Vec<u8>) -> host_launcher::Result<Image> {
     Image::parse(bytes, "test.elf")
@@ -270,4 +275,34 @@ fn extreme_values_of_any_field_or_pair_of_fields_are_refused_or_sound() {
             assert_sound(&image, &format!("round {round}"));
         }
     }
+}
+
+/// Boots the minimal image in an emulator that is a shell script.
+fn boot(script: &str, deadline: Duration) -> Error {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("emulator");
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o700)).unwrap();
+    let fabric = tempfile::tempfile().unwrap();
+    fabric.set_len(2 << 20).unwrap();
+    let windows = [WindowPlace { device_addr: wire::DeviceAddr(1 << 44), offset: 0, len: 2 << 20 }];
+    let options = Options { program: program.into(), deadline, ..Options::default() };
+    Guest::boot(&parse(minimal()).unwrap(), &windows, &fabric, &options).unwrap_err()
+}
+
+#[test]
+fn an_emulator_that_ends_says_how_and_what_it_printed() {
+    let error = boot("echo no such machine >&2; exit 7", Duration::from_secs(20));
+    assert_eq!(error.code(), ErrorCode::EMULATOR_EXIT, "{error}");
+    assert!(
+        error.message().contains("ended with code 7") && error.message().contains("no such machine"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_emulator_whose_cores_do_not_come_up_is_given_up() {
+    let error = boot("exec sleep 100", Duration::from_millis(100));
+    assert_eq!(error.code(), ErrorCode::EMULATOR_TIMEOUT, "{error}");
+    assert!(error.message().starts_with("after 100ms the cores' states are "), "{error}");
 }

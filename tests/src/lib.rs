@@ -3,6 +3,8 @@
 
 pub mod bench;
 pub mod reference;
+pub mod rings;
+pub mod scene;
 pub mod variants;
 pub mod world;
 pub mod written;

@@ -6,7 +6,11 @@
 
 #[path = "collectives/grid.rs"]
 mod grid;
+#[path = "collectives/groups.rs"]
+mod groups;
 #[path = "collectives/oracle.rs"]
 mod oracle;
 #[path = "collectives/set_up.rs"]
 mod set_up;
+#[path = "collectives/strict.rs"]
+mod strict;

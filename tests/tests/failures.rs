@@ -10,10 +10,6 @@ mod causes;
 mod cycles;
 #[path = "failures/image.rs"]
 mod image;
-#[path = "failures/rings.rs"]
-mod rings;
-#[path = "failures/scene.rs"]
-mod scene;
 #[path = "failures/shared.rs"]
 mod shared;
 #[path = "failures/slow.rs"]

@@ -6,5 +6,9 @@ mod counts;
 mod facts;
 #[path = "templates/grid.rs"]
 mod grid;
+#[path = "templates/hierarchy.rs"]
+mod hierarchy;
 #[path = "templates/plans.rs"]
 mod plans;
+#[path = "templates/volumes.rs"]
+mod volumes;

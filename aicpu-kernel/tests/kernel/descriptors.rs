@@ -1,10 +1,13 @@
 //! Launches that go right: every descriptor of a small one by hand, and what the status says.
 
-use wire::launch::{Algorithm, OpKind};
-use wire::npu::{Protocol, TAILS};
-use wire::{DataType, Phase, ReduceOp, Sqe, SqeFlags, TraceKind};
+use wire::launch::{Algorithm, CacheOutcome, Launch, OpKind};
+use wire::npu::{Protocol, Status, TAILS};
+use wire::{
+    DataType, ErrorCode, LaunchArgs, Phase, Recorded, ReduceOp, Signature, Sqe, SqeFlags, TraceEvent,
+    TraceKind,
+};
 
-use crate::rig::{INPUT, OUTPUT, Rig, SCRATCH, Setup, TIMEOUT_MS};
+use crate::rig::{EPOCH, INPUT, OUTPUT, Rig, SCRATCH, Setup, TIMEOUT_MS};
 
 /// What all descriptors of a launch have in common.
 fn blank(index: u64, phase: Phase, step: u16) -> Sqe {
@@ -94,6 +97,54 @@ fn a_context_is_decoded_once() {
     assert_eq!(of_kind(TraceKind::ContextDecoded).count(), 1);
     let submitted: Vec<_> = of_kind(TraceKind::Submitted).map(|event| event.sequence).collect();
     assert_eq!(submitted, (1..=40).collect::<Vec<_>>());
+}
+
+/// What the flight recorder says of a launch that records a graph, of one that replays it, and of one that is refused.
+#[test]
+fn every_launch_is_recorded_with_what_it_asked_for_and_what_became_of_it() {
+    let setup = Setup::new(0, 2);
+    let mut rig = Rig::with_pages(&[setup], 16, crate::cache_bytes::PAGES);
+    let args = |sequence| LaunchArgs { sequence, ..setup.launch(100) };
+    let digest = Launch::parse(&args(0).sealed()).unwrap().digest();
+    let mut statuses = Vec::new();
+    for sequence in 1..=2 {
+        statuses.push(rig.run(args(sequence)));
+        rig.consume(&setup, 0);
+    }
+    let refused = rig.run(LaunchArgs { sequence: 3, timeout_ms: 0, ..setup.launch(100) });
+    let expected = |index: usize| {
+        let sequence = statuses[index].sequence;
+        let signature = Signature { epoch: EPOCH, sequence, digest };
+        let Status { sqes, wqes, .. } = statuses[index];
+        let cache = Some([CacheOutcome::Miss, CacheOutcome::Hit][index]);
+        let taken = Recorded::LaunchTaken { signature, comm: 11 };
+        let (expand_ns, submit_ns) = (statuses[index].expand_ns, statuses[index].submit_ns);
+        let [expand_ns, submit_ns] = [expand_ns, submit_ns].map(|ns| u32::try_from(ns).unwrap());
+        [taken, Recorded::Submitted { cache, sqes, wqes, doorbells: 1, expand_ns, submit_ns }]
+    };
+    let code = ErrorCode::LAUNCH_TIMEOUT;
+    assert_eq!(refused.code, code.0);
+    let signature = Signature { epoch: EPOCH, sequence: 3, digest: 0 };
+    let last = [Recorded::LaunchTaken { signature, comm: 11 }, Recorded::Refused { code, detail: 0 }];
+    let is_read = |event: &Recorded| !matches!(event, Recorded::ContextDecoded { .. });
+    let seen: Vec<_> = rig.fake().events.iter().filter_map(TraceEvent::recorded).filter(is_read).collect();
+    assert_eq!(seen, [expected(0), expected(1), last].concat());
+}
+
+/// A ring that has no room for all of a launch is recorded once, however often it is looked at.
+#[test]
+fn a_full_ring_is_recorded_once() {
+    let setup = Setup { depth: 4, ..Setup::new(0, 2) };
+    let mut rig = Rig::new(&[setup], 8);
+    rig.post(setup.launch(100));
+    for _ in 0..10 {
+        rig.kernel.poll();
+    }
+    let held = |rig: &mut Rig| -> Vec<_> {
+        let recorded = rig.fake().events.iter().filter_map(TraceEvent::recorded);
+        recorded.filter(|event| matches!(event, Recorded::Doorbell { .. })).collect()
+    };
+    assert_eq!(held(&mut rig), [Recorded::Doorbell { descriptors: 4, doorbells: 1 }]);
 }
 
 #[test]

@@ -175,3 +175,10 @@ impl PartialEq for AlgorithmFile {
 }
 
 impl Eq for AlgorithmFile {}
+
+/// Equal files have equal scripts, and those equal digests.
+impl core::hash::Hash for AlgorithmFile {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.digest().hash(state);
+    }
+}

@@ -35,6 +35,14 @@ pub const POISON: u8 = 0xa5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LaunchTicket(u64);
 
+impl LaunchTicket {
+    /// Returns how many launches were posted on its NPU before it.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// Host-side handle on one NPU. All methods take `&self`; calls are serialized inside.
 #[derive(Debug)]
 pub struct Npu {

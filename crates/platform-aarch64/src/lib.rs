@@ -16,6 +16,7 @@ mod log_ring;
 #[cfg(target_arch = "aarch64")]
 mod npu;
 mod pages;
+pub mod recorder;
 mod window;
 
 pub use log_ring::LogRing;

@@ -4,21 +4,18 @@
 #![expect(unsafe_code, reason = "device registers and the window's contract")]
 
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering;
 
 use hal::{Clock, DmaFence, Doorbell, Platform, Rebase, SharedMemory, Trace};
 use volatile::VolatilePtr;
 use volatile::access::WriteOnly;
 use wire::{Descriptor, DeviceAddr, ErrorCode, TraceEvent, npu};
-use zerocopy::IntoBytes;
 
-use crate::{Window, cpu};
+use crate::{Window, cpu, recorder};
 
 /// The platform of one core: everything `hal::Platform` asks for, over one window.
 #[derive(Debug)]
 pub struct Npu {
     window: Window,
-    traced: u64,
     counts: bool,
 }
 
@@ -26,7 +23,7 @@ impl Npu {
     /// Takes a window; it must be the only one over its memory.
     #[must_use]
     pub const fn new(window: Window) -> Self {
-        Self { window, traced: 0, counts: false }
+        Self { window, counts: false }
     }
 
     /// Makes the cycle counter this NPU's clock: where one cycle is one instruction, every time the kernel measures
@@ -107,17 +104,9 @@ impl Clock for Npu {
 }
 
 impl Trace for Npu {
+    #[inline]
     fn event(&mut self, event: TraceEvent) {
-        let offset = npu::TRACE + self.traced % npu::TRACE_DEPTH * size_of::<TraceEvent>() as u64;
-        let slot = DeviceAddr(self.window.device_addr().0.wrapping_add(offset));
-        self.traced = self.traced.wrapping_add(1);
-        // Both lie in the tables, so neither is ever refused.
-        if self.window.write(slot, event.as_bytes()).is_ok()
-            && let Ok(tail) = self.window.table_word(npu::TRACE_TAIL)
-        {
-            // ORDER: pairs with the reader's acquire load: the events below the tail are complete.
-            tail.store(self.traced, Ordering::Release);
-        }
+        recorder::record(&self.window, event);
     }
 }
 

@@ -51,13 +51,24 @@ impl Window {
     ///
     /// # Errors
     /// `CONTEXT_ADDRESS` when it is not in the tables or not aligned.
+    #[inline]
     pub fn table_word(&self, offset: u64) -> Result<&'static AtomicU64, ErrorCode> {
-        let at = self.table(offset, 8)?.cast::<AtomicU64>();
+        let [word] = self.table_words(offset)?;
+        Ok(word)
+    }
+
+    /// Returns `N` words from `offset` on in the fixed tables.
+    ///
+    /// # Errors
+    /// `CONTEXT_ADDRESS` when they are not in the tables or not aligned.
+    #[inline]
+    pub fn table_words<const N: usize>(&self, offset: u64) -> Result<&'static [AtomicU64; N], ErrorCode> {
+        let at = self.table(offset, size_of::<[AtomicU64; N]>())?.cast::<[AtomicU64; N]>();
         if !at.is_aligned() {
             return Err(ErrorCode::CONTEXT_ADDRESS);
         }
         // SAFETY:
-        // 1. `table` returned 8 bytes inside the window, which lives as long as the program.
+        // 1. `table` returned 8 N bytes inside the window, which lives as long as the program.
         // 2. `entries` never hands out bytes of the tables, so every reference to them is to atomics.
         Ok(unsafe { at.as_ref() })
     }
@@ -72,6 +83,7 @@ impl Window {
         Ok(unsafe { slice::from_raw_parts(at.as_ptr(), count) })
     }
 
+    #[inline]
     fn table(&self, offset: u64, len: usize) -> Result<NonNull<u8>, ErrorCode> {
         let is_table = offset.checked_add(len as u64).is_some_and(|end| end <= npu::HEAP);
         if is_table { self.pointer(offset, len, 1) } else { Err(ErrorCode::CONTEXT_ADDRESS) }
@@ -83,6 +95,7 @@ impl Window {
     }
 
     /// Returns a pointer to `len` bytes at `offset`.
+    #[inline]
     fn pointer(&self, offset: u64, len: usize, align: usize) -> Result<NonNull<u8>, ErrorCode> {
         let start = usize::try_from(offset).map_err(|_| ErrorCode::CONTEXT_ADDRESS)?;
         let is_inside = start.checked_add(len).is_some_and(|end| end <= self.len);

@@ -11,10 +11,13 @@ use wire::launch::{Algorithm, OpKind, Staging};
 use crate::Tables;
 use crate::plan::{Family, Plan, family};
 
+/// Bits of the tail in a class's number.
+const TAIL_BITS: u32 = 17;
+
 /// What two counts share when their graphs differ only by multiples of the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeClass {
-    /// Elements beyond whole slices: below the number of ranks.
+    /// Elements beyond whole units.
     pub tail: u32,
     /// Pieces of direct work, 0 where the template does not cut any.
     pub pieces: u64,
@@ -24,7 +27,7 @@ impl SizeClass {
     /// Returns a number that no other class has.
     #[must_use]
     pub const fn number(self) -> u64 {
-        self.pieces << 17 | self.tail as u64
+        self.pieces << TAIL_BITS | self.tail as u64
     }
 }
 
@@ -44,9 +47,12 @@ impl Plan {
         if !whole || without || self.unit() == 0 {
             return None;
         }
-        let tail = shape.count % u64::from(self.parts().get());
-        let tail = if self.is_cut() { u32::try_from(tail).ok()? } else { 0 };
-        let pieces = shape.staging == Staging::Direct && shape.op.reduces() && !self.has_steps();
+        let tail = u32::try_from(shape.count % u64::from(self.cuts().get())).ok()?;
+        // Larger ones have no number.
+        if tail >> TAIL_BITS > 0 {
+            return None;
+        }
+        let pieces = shape.staging == Staging::Direct && shape.op.reduces() && self.has_pieces();
         Some(SizeClass { tail, pieces: if pieces { self.pieces() } else { 0 } })
     }
 
@@ -57,16 +63,16 @@ impl Plan {
     }
 
     /// Returns the plan of another count of the same class, one unit away; `None` where there is none. `longest` is as
-    /// for the class.
+    /// for the class, the tables are those of planning.
     #[must_use]
-    pub fn neighbour(&self, longest: u64) -> Option<Self> {
+    pub fn neighbour(&self, longest: u64, tables: &Tables<'_>) -> Option<Self> {
         let class = self.size_class(longest)?;
-        let step = if self.is_cut() { u64::from(self.parts().get()) } else { 1 };
+        let step = u64::from(self.cuts().get());
         let counts = [self.shape().count.checked_add(step), self.shape().count.checked_sub(step)];
         let plans = counts
             .into_iter()
             .flatten()
-            .filter_map(|count| Self::new(&crate::Shape { count, ..*self.shape() }, &Tables::default()).ok());
+            .filter_map(|count| Self::new(&crate::Shape { count, ..*self.shape() }, tables).ok());
         plans.into_iter().find(|plan| plan.size_class(longest) == Some(class))
     }
 
@@ -75,14 +81,13 @@ impl Plan {
         matches!(self.shape().op, OpKind::AllReduce | OpKind::Broadcast | OpKind::Reduce)
     }
 
-    fn has_steps(&self) -> bool {
-        family(self.shape().op, self.shape().algorithm) == Some(Family::Steps)
+    fn has_pieces(&self) -> bool {
+        matches!(family(self.shape().op, self.shape().algorithm), Some(Family::Mesh | Family::Exchange))
     }
 
     /// Elements of a unit.
     fn unit(&self) -> u64 {
-        let count = self.shape().count;
-        if self.is_cut() { count / NonZero::<u64>::from(self.parts()) } else { count }
+        self.shape().count / NonZero::<u64>::from(self.cuts())
     }
 
     /// Pieces that this rank cuts its direct work into.

@@ -24,11 +24,19 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod ahc;
+mod areas;
+mod chunk;
 mod class;
+mod composition;
 mod exchange;
 mod file;
 mod group;
+mod levels;
 mod mesh;
+mod mesh_level;
+mod multi_ring;
+mod pipeline;
 mod plan;
 mod schedule;
 mod skeleton;

@@ -7,6 +7,7 @@ use wire::launch::{Algorithm, ElementRange, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp, Reduction};
 
 use crate::file::Cut;
+use crate::levels::{self, Levels};
 use crate::schedule;
 use crate::skeleton::Emitter;
 use crate::tables::Tables;
@@ -61,7 +62,12 @@ impl Shape {
     pub fn works_directly(&self) -> bool {
         let apart = !self.in_place;
         match (family(self.op, self.algorithm), self.op) {
-            (Some(Family::Steps), OpKind::AllReduce | OpKind::AllGather | OpKind::Broadcast) => true,
+            (
+                Some(Family::Steps | Family::Composition),
+                OpKind::AllReduce | OpKind::AllGather | OpKind::Broadcast,
+            ) => true,
+            // The parts of the own slice come to their places by links that add, or land in scratch.
+            (Some(Family::Chunk), OpKind::AllReduce) => true,
             (Some(Family::Mesh), _) => self.algorithm != Algorithm::Strict && self.inline_reduce && apart,
             // What is reduced is read in rank order, by links that add on the way.
             (Some(Family::Exchange), OpKind::ReduceScatter | OpKind::Reduce) => {
@@ -110,6 +116,7 @@ pub struct Plan {
     /// As in the shape.
     ranks: NonZero<u32>,
     threads: NonZero<u16>,
+    levels: Levels,
     /// How the script cuts, where the algorithm is one.
     cut: Option<Cut>,
 }
@@ -119,7 +126,8 @@ impl Plan {
     ///
     /// # Errors
     /// Those of [`Shape::extents`]; `PLAN_RANKS` for too many ranks, `PLAN_OP` when the algorithm does not exist for this
-    /// operation, `SCRIPT_MISMATCH` when the script is for another one, `PLAN_STAGING` when it cannot work without scratch, `PLAN_SCRATCH` when the scratch buffer is too
+    /// operation or a level's for a composition, `SCRIPT_MISMATCH` when the script is for another one, `PLAN_STAGING` when
+    /// it cannot work without scratch, `PLAN_SCRATCH` when the scratch buffer is too
     /// small for one element per slice, `PLAN_THREADS` without a thread, `LAUNCH_COUNT` when sizes do not fit 64 bits.
     pub fn new(shape: &Shape, tables: &Tables<'_>) -> Result<Self, PlanError> {
         let fail = |code, need, limit| Err(PlanError { code, need, limit });
@@ -134,7 +142,7 @@ impl Plan {
         let file = shape.algorithm == Algorithm::File;
         let cut = if file { Some(Cut::of(shape, tables.script)?) } else { None };
         // No algorithm needs 0 threads.
-        let useful = cut.map_or_else(|| Needs::of(shape.algorithm, shape.ranks).threads, |cut| cut.threads);
+        let useful = cut.map_or_else(|| shape.all_threads(tables), |cut| cut.threads);
         let threads = shape.threads.min(useful);
         let Some(threads) = NonZero::new(threads) else {
             return fail(ErrorCode::PLAN_THREADS, 1, 0);
@@ -151,12 +159,13 @@ impl Plan {
         if total.is_none() {
             return fail(ErrorCode::LAUNCH_COUNT, shape.count, u64::MAX);
         }
+        let levels = levels_of(shape, tables, ranks)?;
         let chunk = match cut {
             _ if shape.count == 0 || shape.ranks == 1 => shape.count,
             Some(cut) => cut.chunk_elements(shape)?,
-            None => chunk_elements(shape)?,
+            None => chunk_elements(shape, &levels)?,
         };
-        Ok(Self { shape: *shape, chunk, ranks, threads, cut })
+        Ok(Self { shape: *shape, chunk, ranks, threads, levels, cut })
     }
 
     /// Returns the number of chunks; 0 when there is nothing to move.
@@ -198,6 +207,11 @@ impl Plan {
         self.ranks
     }
 
+    /// The levels of a composition.
+    pub(crate) fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
     /// Returns what is being planned.
     #[must_use]
     pub fn shape(&self) -> &Shape {
@@ -221,25 +235,62 @@ impl Plan {
     }
 }
 
+impl Shape {
+    /// Returns the resources that this operation uses when it gets all it can use.
+    #[must_use]
+    pub fn needs(&self, tables: &Tables<'_>) -> Needs {
+        let all = self.all_threads(tables);
+        // Direct work needs no threads of its own: the copies of one rank go to one place, in order. Compositions and
+        // rings have several places.
+        let family = family(self.op, self.algorithm);
+        let own = matches!(family, Some(Family::Composition | Family::Chunk));
+        Needs::with(if self.staging == Staging::Direct && !own { 1 } else { all }, self.ranks)
+    }
+
+    /// Returns the threads that the algorithm can use.
+    fn all_threads(&self, tables: &Tables<'_>) -> u16 {
+        let levels = NonZero::new(self.ranks).and_then(|ranks| levels_of(self, tables, ranks).ok());
+        match levels {
+            Some(levels) if levels::is_composition(self.algorithm) => {
+                u16::try_from(levels.mesh).unwrap_or(u16::MAX)
+            }
+            _ => Needs::of(self.algorithm, self.ranks).threads,
+        }
+    }
+}
+
 impl Needs {
-    /// Returns what `algorithm` uses on `ranks` ranks.
+    /// Returns what `algorithm` uses on `ranks` ranks of one server.
     #[must_use]
     pub fn of(algorithm: Algorithm, ranks: u32) -> Self {
         let subs = match algorithm {
-            _ if ranks == 1 => 0,
+            _ if ranks <= 1 => 0,
+            // One thread for every ring.
+            Algorithm::MultiRing => {
+                let rings = NonZero::new(ranks).map_or(1, |ranks| levels::strides(ranks).count());
+                u16::try_from(rings).unwrap_or(1) - 1
+            }
             // NHR shares its copies between two threads.
             Algorithm::Nhr | Algorithm::Nb => 1,
             // One sub thread per peer, so that each transfer runs on its own link.
             Algorithm::MeshOneShot
             | Algorithm::MeshTwoShot
             | Algorithm::MeshChunk
+            | Algorithm::TwoLevel
+            | Algorithm::ThreeLevel
+            | Algorithm::Pipeline
+            | Algorithm::Ahc
             | Algorithm::Strict
             | Algorithm::Star => u16::try_from(ranks - 1).unwrap_or(u16::MAX - 1),
             _ => 0,
         };
+        Self::with(subs.saturating_add(1), ranks)
+    }
+
+    fn with(threads: u16, ranks: u32) -> Self {
         Self {
-            threads: subs + 1,
-            main_notifies: subs.saturating_mul(2),
+            threads,
+            main_notifies: (threads - 1).saturating_mul(2),
             sub_notifies: 2,
             least_scratch: 2 * u64::from(ranks) * u64::from(ranks) * CHUNK_ALIGN,
         }
@@ -255,12 +306,16 @@ pub(crate) enum Family {
     Mesh,
     /// Blocks that go from one rank straight to another.
     Exchange,
+    /// Passes of several groups, level by level or at once.
+    Composition,
+    /// A mesh whose slices come part by part.
+    Chunk,
 }
 
 /// Returns how `algorithm` carries out `op`; `None` where it does not.
 pub(crate) fn family(op: OpKind, algorithm: Algorithm) -> Option<Family> {
     use Algorithm as A;
-    use Family::{Exchange, Mesh, Steps};
+    use Family::{Chunk, Composition, Exchange, Mesh, Steps};
     use OpKind as O;
     Some(match (op, algorithm) {
         (O::AllReduce, A::Ring | A::HalvingDoubling | A::Nhr | A::Nb | A::Tree) => Steps,
@@ -279,6 +334,16 @@ pub(crate) fn family(op: OpKind, algorithm: Algorithm) -> Option<Family> {
         (O::Broadcast | O::Reduce | O::Scatter | O::Gather, A::Star) => Exchange,
         (O::AllToAll | O::AllToAllV | O::SendReceive, A::MeshOneShot | A::Pairwise) => Exchange,
         (O::Barrier, A::Ring | A::Nhr | A::Nb) => Steps,
+        (
+            O::AllReduce | O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV | O::Broadcast,
+            A::TwoLevel | A::ThreeLevel,
+        ) => Composition,
+        (O::AllReduce | O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV, A::Pipeline) => {
+            Composition
+        }
+        (O::AllReduce | O::AllGather | O::ReduceScatter, A::MultiRing) => Composition,
+        (O::AllReduce, A::Ahc) => Composition,
+        (O::AllReduce | O::ReduceScatter, A::MeshChunk) => Chunk,
         _ => return None,
     })
 }
@@ -303,10 +368,17 @@ pub(crate) struct Layout {
 /// Returns the scratch with which a shape runs in one chunk, bytes; its own scratch length does not matter. The count
 /// of an operation with a vector is its largest block's.
 #[must_use]
-pub fn scratch_bytes(shape: &Shape) -> u64 {
+pub fn scratch_bytes(shape: &Shape, tables: &Tables<'_>) -> u64 {
     let whole = if shape.chunk == 0 { shape.count } else { shape.chunk.min(shape.count) };
-    let area =
-        if has_slice_slots(shape) { whole / u64::from(shape.ranks) + u64::from(shape.ranks) } else { whole };
+    let levels = NonZero::new(shape.ranks).and_then(|ranks| levels_of(shape, tables, ranks).ok());
+    let area = if has_slice_slots(shape) {
+        whole / u64::from(shape.ranks) + u64::from(shape.ranks)
+    } else {
+        whole.saturating_add(
+            levels
+                .map_or(0, |levels| slack(shape, &levels).min(whole.saturating_mul(u64::from(levels.mesh)))),
+        )
+    };
     let bytes = area.saturating_mul(shape.dtype.size_bytes()).max(1).saturating_add(CHUNK_ALIGN - 1);
     (bytes / CHUNK_ALIGN * CHUNK_ALIGN).saturating_mul(scratch_areas(shape))
 }
@@ -320,7 +392,8 @@ fn has_slice_slots(shape: &Shape) -> bool {
 fn scratch_areas(shape: &Shape) -> u64 {
     let ranks = u64::from(shape.ranks);
     let staged = u64::from(shape.staging == Staging::Scratch);
-    let landing = u64::from(shape.op.reduces() && !shape.inline_reduce);
+    let lands = !shape.inline_reduce || levels::has_slots(shape);
+    let landing = u64::from(shape.op.reduces() && lands);
     match (family(shape.op, shape.algorithm), shape.op) {
         // What is received comes from the root alone.
         (Some(Family::Exchange), OpKind::Broadcast | OpKind::Scatter) => staged,
@@ -334,12 +407,42 @@ fn scratch_areas(shape: &Shape) -> u64 {
 fn areas_of_work(shape: &Shape) -> u64 {
     match shape.op {
         OpKind::AllReduce | OpKind::Broadcast | OpKind::Reduce | OpKind::Barrier => 1,
+        // The other ranks' blocks go from the input.
+        _ if shape.algorithm == Algorithm::MeshChunk => 1,
         _ => u64::from(shape.ranks),
     }
 }
 
+/// Returns the levels of a composition, and the parts that any algorithm cuts the count into.
+fn levels_of(shape: &Shape, tables: &Tables<'_>, ranks: NonZero<u32>) -> Result<Levels, PlanError> {
+    const ONE: NonZero<u32> = NonZero::<u32>::MIN;
+    if levels::is_composition(shape.algorithm) {
+        return Levels::new(shape, tables, ranks);
+    }
+    if shape.levels.iter().any(Option::is_some) {
+        return Err(PlanError { code: ErrorCode::PLAN_OP, need: 0, limit: 0 });
+    }
+    let whole = matches!(shape.op, OpKind::AllReduce | OpKind::Broadcast | OpKind::Reduce);
+    let of_share = match shape.algorithm {
+        Algorithm::MultiRing => {
+            NonZero::new(u32::try_from(levels::strides(ranks).count()).unwrap_or(1)).unwrap_or(ONE)
+        }
+        Algorithm::MeshChunk => NonZero::new(ranks.get() - 1).unwrap_or(ONE),
+        _ => ONE,
+    };
+    let shares = if whole { schedule::core(shape.algorithm, ranks) } else { ONE };
+    Ok(Levels::none(shares.saturating_mul(of_share)))
+}
+
+/// Returns the elements by which the slots of a mesh may be longer than what they hold the slices of: all of the tail
+/// may be one slice's.
+fn slack(shape: &Shape, levels: &Levels) -> u64 {
+    let tail = if shape.op == OpKind::AllReduce { u64::from(levels.cuts.get() - 1) } else { 0 };
+    if levels.mesh > 1 { u64::from(levels.mesh) * tail } else { 0 }
+}
+
 /// Returns the elements per full chunk and rank: at least 1.
-fn chunk_elements(shape: &Shape) -> Result<u64, PlanError> {
+fn chunk_elements(shape: &Shape, levels: &Levels) -> Result<u64, PlanError> {
     let element = shape.dtype.size_bytes();
     let ranks = u64::from(shape.ranks);
     if shape.staging == Staging::Direct && !shape.works_directly() {
@@ -351,11 +454,17 @@ fn chunk_elements(shape: &Shape) -> Result<u64, PlanError> {
         None => shape.count,
         // Slots hold one slice each; the last chunk's tail may make its last slice longer by ranks − 1.
         Some(area) if has_slice_slots(shape) => area.saturating_sub(ranks - 1).saturating_mul(ranks),
+        // A slot is at most a chunk long.
+        Some(area) if slack(shape, levels) > 0 => {
+            let slots = NonZero::new(u64::from(levels.mesh)).unwrap_or(NonZero::<u64>::MIN);
+            area.saturating_sub(slack(shape, levels)).max(area / slots)
+        }
         Some(area) => area,
     };
     if fits == 0 {
         // One element of each slice; where slots hold slices, the last may be the longest.
-        let elements = if has_slice_slots(shape) { ranks } else { 1 };
+        let slots = if slack(shape, levels) > 0 { u64::from(levels.mesh) } else { 1 };
+        let elements = if has_slice_slots(shape) { ranks } else { slots };
         let need = areas * (elements * element).next_multiple_of(CHUNK_ALIGN);
         return Err(PlanError { code: ErrorCode::PLAN_SCRATCH, need, limit: shape.scratch_len });
     }
@@ -386,6 +495,23 @@ impl Plan {
         const LEAST: NonZero<u64> = NonZero::new(CHUNK_ALIGN).unwrap();
         let asked = NonZero::new(self.shape.piece / CHUNK_ALIGN * CHUNK_ALIGN);
         if self.shape.piece == 0 { DEFAULT } else { asked.unwrap_or(LEAST) }
+    }
+
+    /// Returns whether this is a composition.
+    pub(crate) fn is_composed(&self) -> bool {
+        family(self.shape.op, self.shape.algorithm) == Some(Family::Composition)
+    }
+
+    /// Returns whether the blocks of the work area lie one behind the other, in such an order that those of a level's
+    /// slice lie together. What is in the users' buffers, and blocks of lengths of their own, keep the order of ranks.
+    pub(crate) fn packs(&self) -> bool {
+        let Shape { op, algorithm, staging, .. } = self.shape;
+        levels::is_composition(algorithm) && staging == Staging::Scratch && !op.has_vector()
+    }
+
+    /// Returns the parts that the count is cut into: of the whole, or of a block.
+    pub(crate) fn cuts(&self) -> NonZero<u32> {
+        self.levels.cuts
     }
 
     /// Returns the slices that a step algorithm works on.

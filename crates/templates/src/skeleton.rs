@@ -11,7 +11,8 @@ use task_graph::{ChannelNotify, Rank, RegionId, RegionKind, Span, Task, TaskSink
 use wire::launch::{ElementRange, OpKind, Staging};
 use wire::{ErrorCode, Phase, Reduction};
 
-use crate::group::Group;
+use crate::areas::Area;
+use crate::group::{Group, first_part};
 use crate::plan::{Family, Layout, Plan, family};
 use crate::slices::{Lengths, Slices};
 use crate::tables::{Half, Tables, Vector};
@@ -51,7 +52,8 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             return self.file_algorithm(cut);
         }
         match family(shape.op, shape.algorithm).ok_or(ErrorCode::PLAN_OP)? {
-            Family::Steps => self.step_algorithm(),
+            Family::Steps | Family::Composition => self.step_algorithm(),
+            Family::Chunk => self.chunk_algorithm(),
             Family::Mesh => self.mesh_algorithm(),
             // Read in rank order, as the mesh does it.
             Family::Exchange if shape.op.reduces() && shape.staging == Staging::Direct => {
@@ -80,7 +82,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         self.pre_copy()?;
         self.sink.mark(Phase::PreSync, 0);
         self.join_subs(Boundary::Communication)?;
-        let steps = self.run_steps()?;
+        let steps = if self.plan.is_composed() { self.run_composition()? } else { self.run_steps()? };
         self.sink.mark(Phase::PostSync, steps);
         self.start_subs(Boundary::Communication)?;
         self.sink.mark(Phase::PostCopy, steps);
@@ -107,8 +109,18 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     }
 
     /// Returns the ranks, numbered from the root on.
-    pub(crate) fn group(&self) -> Group {
+    pub(crate) fn group(&self) -> Group<'a> {
         Group::all(self.plan.ranks(), self.plan.shape().root)
+    }
+
+    /// Returns the place of a rank's block in the work area.
+    pub(crate) fn position(&self, rank: Rank) -> u32 {
+        if self.plan.packs() {
+            let levels = self.plan.levels();
+            levels.position(levels.digits(rank, 0))
+        } else {
+            self.group().member(rank)
+        }
     }
 
     /// Returns the half of the vector that has a block per rank, and the chunk's part of those blocks.
@@ -141,6 +153,8 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             None => {
                 let (base, stride) = if direct {
                     (first, self.plan.shape().count * self.element)
+                } else if self.plan.packs() {
+                    (0, self.chunk.count * self.element)
                 } else {
                     (0, self.layout.area)
                 };
@@ -155,7 +169,10 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         match self.lengths() {
             _ if !self.has_blocks() => Slices::cut(landing, self.chunk.count, parts, self.element),
             Some(lengths) => Slices::uneven(landing, area, lengths, parts),
-            None => Slices::blocks(landing, area, self.chunk.count * self.element, parts),
+            None => {
+                let len = self.chunk.count * self.element;
+                Slices::blocks(landing, if self.plan.packs() { len } else { area }, len, parts)
+            }
         }
     }
 
@@ -238,7 +255,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             OpKind::Broadcast if root => self.whole_to_work(),
             OpKind::AllGather | OpKind::AllGatherV | OpKind::Gather => {
                 let slices = self.slices(self.plan.ranks());
-                let work = own(self.layout.work, slices.get(self.group().member(shape.rank)));
+                let work = own(self.layout.work, slices.get(self.position(shape.rank)));
                 let input = own(RegionKind::Input, self.share());
                 if shape.staging == Staging::Direct {
                     self.copy_unless_in_place(ThreadId::MAIN, work, input)
@@ -271,7 +288,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             OpKind::Gather if root => self.blocks(Half::Receive),
             OpKind::ReduceScatter | OpKind::ReduceScatterV | OpKind::Scatter => {
                 let slices = self.slices(self.plan.ranks());
-                let work = own(self.layout.work, slices.get(self.group().member(shape.rank)));
+                let work = own(self.layout.work, slices.get(self.position(shape.rank)));
                 self.copy(ThreadId::MAIN, own(RegionKind::Output, self.share()), work)
             }
             _ => Ok(()),
@@ -290,7 +307,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let (slices, group) = (self.slices(self.plan.ranks()), self.group());
         for member in 0..self.plan.shape().ranks {
             let rank = group.rank(member);
-            let work = own(self.layout.work, slices.get(member));
+            let work = own(self.layout.work, slices.get(self.position(rank)));
             let (thread, block) = (self.copier(rank), self.block(half, rank));
             match half {
                 Half::Send => self.copy(thread, work, own(RegionKind::Input, block))?,
@@ -302,13 +319,13 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
 
     /// Copies the chunk's elements, shared among the threads by whole slices.
     fn shared_copy(&mut self, dst: (RegionKind, u64), src: (RegionKind, u64)) -> Emitted {
-        let parts = self.plan.shape().ranks;
-        let slices = Slices::cut(0, self.chunk.count, self.plan.ranks(), self.element);
+        let parts = self.plan.cuts();
+        let slices = Slices::cut(0, self.chunk.count, parts, self.element);
         let threads = NonZero::<u32>::from(self.plan.thread_count());
         let direct = dst.0 == RegionKind::Output && src.0 == RegionKind::Input;
         let mut first = 0;
         for thread in 0..self.plan.threads() {
-            let until = parts * (u32::from(thread) + 1) / threads;
+            let until = first_part(u32::from(thread) + 1, parts, threads);
             if until > first {
                 let (offset, len) = slices.range(first, until - first);
                 let (to, from) = (own(dst.0, (dst.1 + offset, len)), own(src.0, (src.1 + offset, len)));

@@ -57,34 +57,22 @@ impl<'a> Slices<'a> {
         (self.base + u64::from(index) * self.stride, len)
     }
 
-    /// Returns offset and length of `count` slices from `first` on that lie together.
-    #[inline]
-    pub(crate) fn range(&self, first: u32, count: u32) -> (u64, u64) {
-        let (start, len) = self.get(first);
-        if count == 1 {
-            return (start, len);
-        }
-        let (last_start, last_len) = self.get(first + count - 1);
-        (start, last_start + last_len - start)
+    /// Returns part `index` of `parts` of every slice, the tail in the last part. For slices of one length.
+    pub(crate) fn part(self, index: u32, parts: NonZero<u32>, element: u64) -> Self {
+        let cut = Self::cut(self.base, self.unit / element.max(1), parts, element);
+        let (base, len) = cut.get(index);
+        Self { base, unit: len, last: len, ..self }
     }
 
-    /// Returns the slices of a set as the fewest runs that can be moved as one: first slice and number.
+    /// Whether they lie one behind the other. Slices with gaps between them never move as one.
     #[inline]
-    pub(crate) fn runs(&self, set: SliceSet) -> impl Iterator<Item = (u32, u32)> + use<> {
-        // Slices with gaps between them never move as one.
-        let contiguous = self.lengths.is_none() && self.stride == self.unit;
-        let one = |parts: NonZero<u32>| parts.get() - 1;
-        let (first, steps, back, parts, width) = match set {
-            SliceSet::Stepped { first, count, back, parts } => (first, count, wrapped(back, parts), parts, 1),
-            SliceSet::Together { first, count } if contiguous => (first, 1, 0, NonZero::<u32>::MAX, count),
-            SliceSet::Together { first, count } => (first, count, one(self.parts), self.parts, 1),
-        };
-        let mut index = first;
-        (0..steps).map(move |_| {
-            let run = (index, width);
-            index = if index >= back { index - back } else { index + parts.get() - back };
-            run
-        })
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.lengths.is_none() && self.stride == self.unit
+    }
+
+    /// Returns how many there are.
+    pub(crate) fn parts(&self) -> NonZero<u32> {
+        self.parts
     }
 }
 
@@ -103,4 +91,28 @@ pub(crate) enum SliceSet {
     Stepped { first: u32, count: u32, back: u32, parts: NonZero<u32> },
     /// `count` slices one behind the other, moved as one where they lie together.
     Together { first: u32, count: u32 },
+}
+
+impl SliceSet {
+    /// Returns the slices as runs, first slice and number: each on its own, unless those that lie `together` merge.
+    #[inline]
+    pub(crate) fn runs(self, slices: NonZero<u32>, together: bool) -> impl Iterator<Item = (u32, u32)> {
+        let (first, steps, back, parts, width) = match self {
+            Self::Stepped { first, count, back, parts } => (first, count, wrapped(back, parts), parts, 1),
+            Self::Together { first, count } if together => (first, 1, 0, NonZero::<u32>::MAX, count),
+            Self::Together { first, count } => (first, count, slices.get() - 1, slices, 1),
+        };
+        let mut index = first;
+        (0..steps).map(move |_| {
+            let run = (index, width);
+            index = if index >= back { index - back } else { index + parts.get() - back };
+            run
+        })
+    }
+
+    /// One slice.
+    #[inline]
+    pub(crate) fn single(slice: u32) -> Self {
+        Self::Together { first: slice, count: 1 }
+    }
 }

@@ -7,20 +7,20 @@
 use task_graph::{ChannelNotify, Part, RegionId, RegionKind, TaskSink, ThreadId, WriteBatch};
 use wire::{ErrorCode, Phase};
 
+use crate::areas::Area;
 use crate::group::Group;
 use crate::schedule::{Leg, Pass, Schedule};
 use crate::skeleton::{Emitted, Emitter, own};
-use crate::slices::Slices;
 
 /// Where a pass runs: on which thread, among whom, on what.
 #[derive(Clone, Copy)]
-pub(crate) struct Lane<'a> {
+pub(crate) struct Lane<'a, A> {
     pub(crate) thread: ThreadId,
-    pub(crate) group: Group,
+    pub(crate) group: Group<'a>,
     /// The work area of every rank, by member.
-    pub(crate) work: Slices<'a>,
+    pub(crate) work: A,
     /// The landing area that mirrors it.
-    pub(crate) landing: Slices<'a>,
+    pub(crate) landing: A,
 }
 
 impl<'a, S: TaskSink> Emitter<'a, S> {
@@ -45,9 +45,9 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     }
 
     /// Emits the steps of one pass, numbered from `step` on; returns the number after the last.
-    pub(crate) fn run_pass(
+    pub(crate) fn run_pass<A: Area>(
         &mut self,
-        lane: &Lane<'a>,
+        lane: &Lane<'a, A>,
         schedule: Schedule,
         reducing: bool,
         mut step: u16,
@@ -71,7 +71,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
 
     /// Writes slices to a member once it allows, and says so with the last.
     #[inline]
-    fn send(&mut self, lane: &Lane<'a>, leg: Leg, reducing: bool) -> Emitted {
+    fn send<A: Area>(&mut self, lane: &Lane<'a, A>, leg: Leg, reducing: bool) -> Emitted {
         let to = lane.group.rank(leg.member);
         self.wait(lane.thread, to, ChannelNotify::Ack)?;
         let inline = reducing && self.sink.caps(to).can_reduce(self.plan.reduction());
@@ -97,7 +97,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
 
     /// Waits until the slices of a member have landed, and reduces them where the link could not.
     #[inline]
-    fn receive(&mut self, lane: &Lane<'a>, leg: Leg, reducing: bool) -> Emitted {
+    fn receive<A: Area>(&mut self, lane: &Lane<'a, A>, leg: Leg, reducing: bool) -> Emitted {
         let from = lane.group.rank(leg.member);
         self.wait(lane.thread, from, ChannelNotify::Data)?;
         if !reducing || self.sink.caps(from).can_reduce(self.plan.reduction()) {

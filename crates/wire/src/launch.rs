@@ -111,7 +111,7 @@ const _: () = assert!(size_of::<PeerBuffer>() == 24);
 
 /// What one rank and one peer exchange in an operation with a vector, elements; 32 bytes. Which half counts depends on
 /// the operation: an all-gather-v has what each rank contributes in `receive`, a reduce-scatter-v in `send`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct VectorRow {
     /// Elements of the input that go to the peer.
@@ -122,7 +122,7 @@ pub struct VectorRow {
 const _: () = assert!(size_of::<VectorRow>() == 32);
 
 /// Some elements of a buffer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ElementRange {
     /// First element.

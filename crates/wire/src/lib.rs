@@ -25,7 +25,7 @@ pub mod npu;
 pub mod program;
 pub mod script;
 mod sqe;
-mod trace;
+pub mod trace;
 mod wqe;
 
 pub use code::{CodeInfo, Effect, ErrorCode};
@@ -34,7 +34,7 @@ pub use descriptor::{BASES, Base, DESCRIPTOR_BYTES, Descriptor, Lane, rebase};
 pub use dtype::{DataType, ReduceOp, Reduction};
 pub use launch::LaunchArgs;
 pub use sqe::{Command, Engine, Labels, Operand, Sqe, SqeFlags, Transfer, TransferKind};
-pub use trace::{Phase, TraceEvent, TraceKind};
+pub use trace::{Phase, Recorded, Signature, TraceEvent, TraceKind};
 pub use wqe::{WorkRequest, Wqe};
 
 /// Version of everything in this crate; host, kernel and device refuse each other when the major part differs.

@@ -53,7 +53,7 @@ impl Communicator<'_> {
         let machine = self.cluster.machine();
         self.all_resources().try_for_each(|resources| resources.retire(self.cluster))?;
         // Retired first: an NPU that executes again finds none of these queues.
-        (0..self.size()).for_each(|rank| machine.reset(rank));
+        (0..self.size()).for_each(|rank| machine.reset(self.cluster.npu(rank).index()));
         let has_answered = |rank| self.answers(rank).all(|status| status.is_some());
         let answered = || {
             // Nobody executes what a kernel still has to submit: without room it would wait until its deadline.

@@ -1,7 +1,7 @@
 //! Operations whose algorithm was loaded as data: what they need, and their scripts in device memory.
 
 use algorithm_file::RankScript;
-use templates::Needs;
+use templates::{Needs, Tables};
 use wire::launch::Algorithm;
 use wire::script::Script;
 use wire::{DeviceAddr, ErrorCode};
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 impl Operation {
     /// Returns what has resources of its own for this operation.
     pub(super) fn kind(&self) -> Kind {
-        (self.algorithm, self.staging, self.file.as_ref().map(|file| file.digest()))
+        (self.algorithm, self.levels, self.staging, self.file.as_ref().map(|file| file.digest()))
     }
 
     /// Checks that a file is for this operation on `ranks` ranks, and that there is one where the algorithm is one.
@@ -43,8 +43,8 @@ impl Operation {
     }
 
     /// Returns what every rank must have.
-    pub(super) fn needs(&self, ranks: u32) -> Needs {
-        let needs = Needs::of(self.algorithm, ranks);
+    pub(super) fn needs(&self, ranks: u32, groups: &Tables<'_>) -> Needs {
+        let needs = self.shape(0, ranks).needs(groups);
         self.file.as_ref().map_or(needs, |file| {
             let algorithm_file::Needs { threads, main_notifies, sub_notifies } = file.needs();
             Needs { threads, main_notifies, sub_notifies, ..needs }
@@ -52,9 +52,9 @@ impl Operation {
     }
 
     /// Returns the scratch with which it runs in one chunk, bytes.
-    pub(super) fn scratch_bytes(&self, ranks: u32) -> u64 {
+    pub(super) fn scratch_bytes(&self, ranks: u32, groups: &Tables<'_>) -> u64 {
         let shape = self.shape(0, ranks);
-        let Some(file) = &self.file else { return templates::scratch_bytes(&shape) };
+        let Some(file) = &self.file else { return templates::scratch_bytes(&shape, groups) };
         file.headers().map(|header| templates::script_scratch_bytes(&shape, &header)).max().unwrap_or(0)
     }
 

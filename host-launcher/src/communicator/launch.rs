@@ -125,11 +125,7 @@ impl Communicator<'_> {
         if let Some(old) = self.resources.remove(&key) {
             self.retired.push(old);
         }
-        let mut needs = operation.needs(self.size());
-        if operation.staging == Staging::Direct {
-            // Direct work needs no threads of its own: the copies of one rank go to one place, in order.
-            (needs.threads, needs.main_notifies) = (1, 0);
-        }
+        let needs = operation.needs(self.size(), &self.cluster.topology().groups());
         let resources = Resources::create(self.cluster, &self.identity, &needs, wanted)?;
         self.set_up.channels += resources.channels() as u64;
         self.set_up.contexts += u64::from(self.size());
@@ -140,7 +136,8 @@ impl Communicator<'_> {
 
     /// As much scratch as lets the operation run in one chunk, a power of two within the communicator's bounds.
     fn scratch_for(&self, operation: &Operation) -> u64 {
-        let wanted = operation.scratch_bytes(self.size());
+        let groups = self.cluster.topology().groups();
+        let wanted = operation.scratch_bytes(self.size(), &groups);
         let bound = self.config.buffer_bytes.max(LEAST_SCRATCH);
         wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
     }

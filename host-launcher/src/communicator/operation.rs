@@ -13,7 +13,7 @@ use crate::buffer::SharedBuffer;
 use crate::error::{Error, Result};
 
 /// One operation, the same on all ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     /// Operation.
     pub op: OpKind,

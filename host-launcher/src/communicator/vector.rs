@@ -3,7 +3,7 @@
 use wire::launch::{ElementRange, VectorRow};
 
 /// What every rank exchanges with every other, elements.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Vector {
     /// Rows of one rank behind those of another.
     rows: Vec<VectorRow>,

@@ -1,11 +1,13 @@
 //! What a launch does, as messages name it.
 
 use core::fmt;
+use core::hash::{Hash, Hasher};
+use std::hash::DefaultHasher;
 
 use super::Operation;
 
 /// What one launch does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Work {
     /// One operation.
     Operation(Operation),
@@ -18,6 +20,22 @@ pub(crate) enum Work {
         /// The first of them.
         first: Operation,
     },
+}
+
+impl Work {
+    /// Returns a digest of the counts and places that all ranks exchange, 0 where there are none: kernels see only their
+    /// own, so that their signatures leave them out.
+    pub(crate) fn vector_digest(&self) -> u64 {
+        let vector = match self {
+            Self::Operation(operation) => operation.vector.as_ref(),
+            Self::Replay { .. } => None,
+        };
+        vector.map_or(0, |vector| {
+            let mut hasher = DefaultHasher::new();
+            vector.hash(&mut hasher);
+            hasher.finish()
+        })
+    }
 }
 
 /// Prints the operation, or `replay of program 2 (3 operations, first: all-reduce …)`.

@@ -50,7 +50,8 @@ impl Count {
 /// Those of the image, the emulator and the operation.
 pub fn count(image: Image, options: &Options) -> Result<Vec<Count>> {
     let aicpu = Aicpu::Qemu { image, options: Options { count_instructions: true, ..options.clone() } };
-    let staged = Algorithm::ALL.iter().map(|algorithm| (*algorithm, Staging::Scratch, 0));
+    let exist = Algorithm::ALL.iter().filter(|algorithm| templates::exists(OpKind::AllReduce, **algorithm));
+    let staged = exist.map(|algorithm| (*algorithm, Staging::Scratch, 0));
     let direct = [0, PIECE].map(|piece| (Algorithm::MeshTwoShot, Staging::Direct, piece));
     let mut counts = Vec::new();
     for (algorithm, staging, piece) in staged.chain(direct) {

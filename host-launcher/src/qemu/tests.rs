@@ -118,3 +118,9 @@ fn a_stopped_core_says_why() {
     record.file[..9].copy_from_slice(b"src/ab.rs");
     assert_eq!(stopped(0, &record).message(), "defect at src/ab.rs:12");
 }
+
+#[test]
+fn memory_that_no_system_has_is_an_error() {
+    let error = PrivateMemory::new(u64::MAX).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::EMULATOR_MEMORY, "{error}");
+}

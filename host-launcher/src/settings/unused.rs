@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 
 use core::fmt;
+use core::time::Duration;
 
 use super::NAMES;
 use super::setting::{Origin, refusal, utf8};
@@ -95,13 +96,23 @@ impl Unused {
     }
 }
 
-/// A variable whose prefix says that it is a setting, and that is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// Its name.
-    pub name: String,
-    /// The setting most like it, if one is.
-    pub nearest: Option<&'static str>,
+/// Something about the settings that is allowed and rarely meant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Warning {
+    /// A variable whose prefix says that it is a setting, and that is none.
+    Unknown {
+        /// Its name.
+        name: String,
+        /// The setting most like it, if one is.
+        nearest: Option<&'static str>,
+    },
+    /// An operation fails before a rank that is late has used up the time it has to come.
+    ExecBelowConnect {
+        /// `HCCL_EXEC_TIMEOUT`.
+        exec: Duration,
+        /// `HCCL_CONNECT_TIMEOUT`.
+        connect: Duration,
+    },
 }
 
 impl Warning {
@@ -113,16 +124,27 @@ impl Warning {
             |known: &str| strsim::normalized_damerau_levenshtein(stem, self::stem(known).unwrap_or(known));
         let best = known.map(|known| (known, likeness(known))).max_by(|(_, a), (_, b)| a.total_cmp(b));
         let nearest = best.filter(|&(_, likeness)| likeness >= ALIKE).map(|(known, _)| known);
-        Some(Self { name: name.to_owned(), nearest })
+        Some(Self::Unknown { name: name.to_owned(), nearest })
     }
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "W1001 ENV_UNKNOWN  no setting is called {}", quote(&self.name))?;
-        match self.nearest {
-            Some(nearest) => write!(f, "; did you mean {nearest}?"),
-            None => f.write_str("; it has no effect"),
+        match self {
+            Self::Unknown { name, nearest } => {
+                write!(f, "W1001 ENV_UNKNOWN  no setting is called {}", quote(name))?;
+                match nearest {
+                    Some(nearest) => write!(f, "; did you mean {nearest}?"),
+                    None => f.write_str("; it has no effect"),
+                }
+            }
+            Self::ExecBelowConnect { exec, connect } => write!(
+                f,
+                "W1002 ENV_TIMEOUTS  HCCL_EXEC_TIMEOUT ({} s) is below HCCL_CONNECT_TIMEOUT ({} s): the first \
+                 operation fails before a rank that is late has used up its time",
+                exec.as_secs(),
+                connect.as_secs()
+            ),
         }
     }
 }

@@ -12,7 +12,7 @@ use wire::npu::{
 };
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::scene::{Scene, case};
+use aicpu_tests::scene::{Scene, case};
 
 const RANKS: u32 = 4;
 

@@ -9,8 +9,8 @@ use host_launcher::cluster::{Aicpu, Cluster};
 use wire::ErrorCode;
 use wire::launch::{Algorithm, OpKind, Staging};
 
-use crate::rings::waited;
-use crate::scene::{FAR, Scene, case, warm};
+use aicpu_tests::rings::waited;
+use aicpu_tests::scene::{FAR, Scene, case, warm};
 
 /// Deadline of operations that fail at it. Emulated kernels need some time for what they do before.
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use host_launcher::communicator::Config;
 use wire::ErrorCode;
 use wire::launch::Algorithm;
 
-use crate::scene::{FAR, Scene, TIMEOUT, case, warm};
+use aicpu_tests::scene::{FAR, Scene, TIMEOUT, case, warm};
 
 const RANKS: u32 = 4;
 

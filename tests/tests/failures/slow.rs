@@ -8,7 +8,7 @@ use host_launcher::communicator::Config;
 use wire::launch::Algorithm;
 use wire::{DataType, ErrorCode, ReduceOp};
 
-use crate::scene::case;
+use aicpu_tests::scene::case;
 
 const BYTES: u64 = 2 << 20;
 

@@ -80,7 +80,7 @@ impl<'c> Rotation<'c> {
         let fill = |rank| payload::fill(seed, rank, elements(rank), dtype, reduce);
         let inputs: Held = (0..ranks).map(fill).collect();
         let chunk = self.comm.chunk_elements(&operation, in_place).unwrap();
-        let expected = oracle::expected(&operation, chunk, &inputs);
+        let expected = oracle::expected_among(&operation, chunk, &inputs, &self.cluster.topology().groups());
         for held in self.held[pair].iter_mut().flatten() {
             held.fill(POISON);
         }

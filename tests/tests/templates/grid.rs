@@ -25,7 +25,7 @@ pub(crate) fn add(reduction: Reduction, dst: &mut [u8], src: &[u8]) {
 }
 
 /// Counts and places of a shape, with empty blocks, gaps, and an order of their own; `None` where it has none.
-fn vector(shape: &Shape) -> Option<Vector> {
+pub(crate) fn vector(shape: &Shape) -> Option<Vector> {
     let traffic = Traffic::named(shape.op.name()).expect("every operation has a name");
     traffic.vector(shape.count + u64::from(shape.ranks), shape.count, shape.ranks)
 }
@@ -79,12 +79,10 @@ fn oracle(shape: &Shape, vector: Option<&Vector>, rank: u32) -> Vec<i64> {
     }
 }
 
-fn check(shape: &Shape, caps: Caps) {
+/// Runs a shape on ranks grouped as `groups` says, and compares every rank's output.
+pub(crate) fn check(shape: &Shape, groups: &Tables<'_>, caps: Caps) {
     let vector = vector(shape);
-    let tables = |rank| Tables {
-        vector: vector.as_ref().map_or(&[], |vector| vector.rows(rank)),
-        ..Tables::default()
-    };
+    let tables = |rank| Tables { vector: vector.as_ref().map_or(&[], |vector| vector.rows(rank)), ..*groups };
     let scratch = usize::try_from(shape.scratch_len).expect("small");
     let mut tasks = Vec::new();
     let mut buffers: Vec<[Vec<u8>; 3]> = Vec::new();
@@ -102,19 +100,25 @@ fn check(shape: &Shape, caps: Caps) {
     let world = World::new(&buffers, &tasks, aliases);
     for seed in [u64::from(shape.ranks) * 1000 + shape.count, 7] {
         let mut world = world.clone();
-        world.run(seed, &add).unwrap_or_else(|stopped| panic!("{shape:?} seed {seed}: {stopped:?}"));
+        world
+            .run(seed, &add)
+            .unwrap_or_else(|stopped| panic!("{shape:?} {groups:?} seed {seed}: {stopped:?}"));
         for rank in 0..shape.ranks {
             let got: Vec<i64> = world
                 .buffer(rank as usize, RegionKind::Output)
                 .chunks_exact(8)
                 .map(|bytes| i64::from_le_bytes(bytes.try_into().expect("8")))
                 .collect();
-            assert_eq!(got, oracle(shape, vector.as_ref(), rank), "{shape:?} rank {rank} seed {seed}");
+            assert_eq!(
+                got,
+                oracle(shape, vector.as_ref(), rank),
+                "{shape:?} {groups:?} rank {rank} seed {seed}"
+            );
         }
     }
 }
 
-fn shape(op: OpKind, algorithm: Algorithm, staging: Staging, ranks: u32, count: u64) -> Shape {
+pub(crate) fn shape(op: OpKind, algorithm: Algorithm, staging: Staging, ranks: u32, count: u64) -> Shape {
     Shape {
         op,
         algorithm,
@@ -161,7 +165,7 @@ fn sweep(ranks: impl Iterator<Item = u32> + Clone, vary: impl Fn(Shape) -> Shape
                             }
                         }
                         let caps = if shape.inline_reduce { FULL_CAPS } else { PLAIN_CAPS };
-                        check(&shape, caps);
+                        check(&shape, &Tables::default(), caps);
                         cases += 1;
                     }
                 }

@@ -82,10 +82,10 @@ fn the_scratch_a_refusal_asks_for_is_enough_and_less_is_not() {
 #[test]
 fn scratch_bytes_hold_the_operation_in_one_chunk() {
     for shape in scratch_shapes() {
-        let enough = Shape { scratch_len: scratch_bytes(&shape), ..shape };
+        let enough = Shape { scratch_len: scratch_bytes(&shape, &Tables::default()), ..shape };
         assert_eq!(Plan::new(&enough, &Tables::default()).map(|plan| plan.chunks()), Ok(1), "{enough:?}");
         let bounded = Shape { chunk: 10, ..shape };
-        let enough = Shape { scratch_len: scratch_bytes(&bounded), ..bounded };
+        let enough = Shape { scratch_len: scratch_bytes(&bounded, &Tables::default()), ..bounded };
         assert_eq!(Plan::new(&enough, &Tables::default()).map(|plan| plan.chunks()), Ok(100), "{enough:?}");
     }
 }

@@ -25,6 +25,9 @@ super::codes! {
     5109 SQE_CHANNEL CommPoisoned hccl 16 ei 7
         "a descriptor names a channel, queue pair or notify that does not exist"
         "the context is of another communicator; create it anew"
+    5120 DOORBELL_LOST CommPoisoned hccl 16 ei 7
+        "a kernel has written and announced entries, and its device does not know of them"
+        "look at the device of that rank; create the communicator anew"
     5201 DMA_UNREGISTERED CommPoisoned hccl 3 ei 12
         "a transfer names memory that is not registered, or no longer"
         "register the buffer with the communicator and keep it until the operation is done"
@@ -64,12 +67,24 @@ super::codes! {
     6103 NOTIFY_TWICE CommPoisoned hccl 4 ei 2
         "a signal was recorded again before its waiter had taken the first"
         "two operations share a notify: report the algorithm and the step"
+    6105 WAIT_CIRCLE CommPoisoned hccl 4 ei 2
+        "ranks wait for each other in a circle"
+        "no rank is late: this is a defect of the algorithm; report the operation, ranks and count"
     6201 PEER_NOT_STARTED CommPoisoned hccl 9 ei 2
         "a peer never started this operation"
         "look at that rank first: why did it not call the operation?"
-    6202 PEER_DIFFERS CommPoisoned hccl 9 ei 2
+    6202 PEER_DIFFERS CommPoisoned hccl 9 ei 5
         "ranks launched different operations where all must launch the same"
         "look at what decides, at the rank named, which operation or program comes next"
+    6203 PEER_LOST CommPoisoned hccl 9 ei 2
+        "nothing is known of a rank that others wait for"
+        "look at that rank first: did its process end, is its host reachable?"
+    6210 OPERATION_SLOW NoEffect hccl 9 ei 2
+        "an operation takes long; this is a warning, nothing has failed"
+        "wait, or look at the rank named"
+    6301 ARGUMENTS_DIFFER CommPoisoned hccl 1 ei 5
+        "ranks launched one operation with different arguments"
+        "pass the same count, data type, reduction and algorithm on all ranks; look at the rank named first"
     7010 REGIONS_FULL NoEffect hccl 7 ei 7
         "an NPU has no free slot for a registered region"
         "register fewer, larger regions, or release those of communicators that are done"

@@ -1,4 +1,5 @@
-//! 10xx environment, 12xx rank tables, topology files and algorithm files, 13xx command line.
+//! 10xx environment, 12xx rank tables, topology files and algorithm files, 13xx command line, 15xx communicators, 16xx
+//! dumps.
 
 super::codes! {
     1001 ENV_VALUE NoEffect hccl 1 ei 1
@@ -151,6 +152,18 @@ super::codes! {
     1501 COMM_POISONED NoEffect hccl 7 ei 0
         "the communicator cannot be used after an earlier error"
         "destroy it and create another; the process may go on"
+    1601 DUMP_READ NoEffect hccl 10 ei 0
+        "a dump cannot be read"
+        "pass the files that `aicpu-ts run --dump` wrote, or their folder"
+    1602 DUMP_FORMAT NoEffect hccl 1 ei 0
+        "a file is no dump, or is damaged"
+        "read it with the build that wrote it; copy it again if it was cut off"
+    1603 DUMP_SET NoEffect hccl 1 ei 0
+        "these dumps are not of the ranks of one communicator"
+        "pass one dump per rank, all of one communicator"
+    1604 DUMP_WRITE NoEffect hccl 10 ei 0
+        "a dump cannot be written"
+        "choose a folder that can be written, with room for 1 MiB per rank"
     8001 RESULT_WRONG OpFailed hccl 4 ei 0
         "an output is not what the operation defines"
         "this is a defect: report the command that shows it"

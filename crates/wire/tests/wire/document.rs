@@ -103,7 +103,7 @@ fn layouts() -> [Layout; 23] {
         ScriptEntry { action thread memory reserved other part src dst step reserved1 }
         PeerBuffer { addr len token reserved }
         Status { sequence code chunks sqes wqes doorbells steps cache reserved detail expand_ns submit_ns kinds }
-        TraceEvent { time_ns sequence kind reserved queue first second }
+        TraceEvent { time_ns sequence kind detail queue first second }
         RegionSlot { addr len token access generation reserved }
         ChannelSlot { peer_npu connected protocol queue reduce_types reduce_ops max_len reserved }
         QueueSlot { ring depth kind reserved channel generation reserved1 reserved2 }

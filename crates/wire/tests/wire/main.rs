@@ -1,7 +1,7 @@
 //! Tests of the wire format as its users see it: bytes in, values out.
 //!
 //! `golden` pins the bytes, `descriptors` and `launch` go through values and faults, `context_*` do the same for the
-//! resource context, `document` keeps `docs/wire-format.md` true. `samples` holds what they share.
+//! resource context, `trace` for the flight recorder, `document` keeps `docs/wire-format.md` true. `samples` holds what they share.
 
 mod context_cases;
 mod context_mutations;
@@ -12,3 +12,4 @@ mod launch;
 mod program;
 mod samples;
 mod script;
+mod trace;

@@ -17,8 +17,8 @@ pub(crate) const HEADER_CRC: usize = 16;
 /// Offset of `ContextHeader::body_crc`.
 pub(crate) const BODY_CRC: usize = 20;
 
-/// A change that makes a good value bad: its name, the change, and the code of the refusal.
-pub(crate) type Fault<T> = (&'static str, fn(&mut T), ErrorCode);
+/// A change of a good value: its name, the change, and what comes of it, the code of the refusal where there is one.
+pub(crate) type Fault<T, R = ErrorCode> = (&'static str, fn(&mut T), R);
 
 /// The tables of a context, owned.
 #[derive(Clone)]
@@ -295,7 +295,7 @@ pub(crate) fn trace_event() -> TraceEvent {
         time_ns: 0x1112_1314_1516_1718,
         sequence: 42,
         kind: TraceKind::Doorbell as u8,
-        reserved: 0,
+        detail: 0,
         queue: 0x0102,
         first: 0x2122_2324_2526_2728,
         second: 0x3132_3334_3536_3738,

@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Print how the ranks are connected
     Topo(WorldArgs),
+    /// Explain dumps of a failed run: the rank at the root, who waits for whom, what each rank did last
+    Diagnose(DiagnoseArgs),
     /// Print the settings in force, where each comes from and why it differs from what was asked
     Env,
 }
@@ -75,6 +77,9 @@ pub(crate) struct RunArgs {
     /// Algorithm; default: chosen by size and links, or by HCCL_ALGO
     #[arg(long, value_parser = parse_algorithm)]
     pub(crate) algo: Option<Algorithm>,
+    /// Algorithms of a composition's levels from the innermost on, as in `ring,nhr`; default: the composition's own
+    #[arg(long, value_parser = parse_level, value_delimiter = ',', requires = "algo")]
+    pub(crate) levels: Vec<Algorithm>,
     /// Algorithm from a file, MSCCL XML
     #[arg(long, value_name = "FILE", conflicts_with_all = ["algo", "staging"])]
     pub(crate) algo_file: Option<PathBuf>,
@@ -122,6 +127,17 @@ pub(crate) struct RunArgs {
     /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
+    /// Write a dump of every rank to this folder when the operation fails, for `aicpu-ts diagnose`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dump: Option<PathBuf>,
+}
+
+/// What to explain.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DiagnoseArgs {
+    /// Dumps of the ranks of one communicator, or folders of such
+    #[arg(value_name = "DUMP", required = true)]
+    pub(crate) dumps: Vec<PathBuf>,
 }
 
 /// What runs the kernels.
@@ -160,6 +176,11 @@ fn parse_reduce(text: &str) -> Result<ReduceOp, String> {
 
 fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
     by_name(text, Algorithm::ALL, Algorithm::name)
+}
+
+/// A mesh is a mesh, with or without its full name.
+fn parse_level(text: &str) -> Result<Algorithm, String> {
+    if text == "mesh" { Ok(Algorithm::MeshTwoShot) } else { parse_algorithm(text) }
 }
 
 fn parse_cache(text: &str) -> Result<CacheMode, String> {

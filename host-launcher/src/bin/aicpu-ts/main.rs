@@ -1,9 +1,10 @@
-//! The command `aicpu-ts`: run collectives, look at topologies and settings.
+//! The command `aicpu-ts`: run collectives, explain failures, look at topologies and settings.
 //!
 //! Exit status: 0 success, 1 failure, 2 wrong usage. Results go to standard output, everything else to standard
 //! error, so that output can be piped.
 
 mod args;
+mod diagnose;
 mod env;
 mod output;
 mod run;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Run(args) => run::run(args, &mut output),
         Command::Topo(args) => topo::topo(args, &mut output),
+        Command::Diagnose(args) => diagnose::diagnose(args, &mut output),
         Command::Env => env::env(&mut output),
     };
     match result {

@@ -50,7 +50,8 @@ fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
     };
     let disabled = *settings.expansion_mode.value() == ExpansionMode::AicpuCacheDisable;
     let cache = args.cache.unwrap_or(if disabled { CacheMode::Off } else { CacheMode::On });
-    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache }
+    let dump = args.dump.clone();
+    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache, dump, ..Config::default() }
 }
 
 /// Turns the arguments into an operation and the reason for its algorithm.
@@ -71,6 +72,18 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         return Err(Error::new(ErrorCode::LAUNCH_ROOT, message));
     }
     let reduce = if op.reduces() { args.reduce } else { ReduceOp::Sum };
+    let mut levels = [None; 4];
+    if args.levels.len() > levels.len() {
+        let message = format!(
+            "--levels names {} algorithms; there are at most {} levels",
+            args.levels.len(),
+            levels.len()
+        );
+        return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
+    }
+    for (level, &algorithm) in levels.iter_mut().zip(&args.levels) {
+        *level = Some(algorithm);
+    }
     let question = Question {
         op,
         count,
@@ -95,6 +108,7 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         dtype: args.dtype,
         reduce,
         algorithm: choice.algorithm,
+        levels,
         staging: choice.staging,
         ..Operation::default()
     };

@@ -1,9 +1,9 @@
-//! A cluster, an operation on it that will fail, and what must hold afterwards.
+//! A communicator on which an operation will fail, and what must hold afterwards.
 
 use core::time::Duration;
 use std::time::Instant;
 
-use aicpu_tests::bench::{Bench, Case};
+use crate::bench::{Bench, Case};
 use host_launcher::Error;
 use host_launcher::cluster::Cluster;
 use host_launcher::communicator::{Config, Operation};
@@ -12,16 +12,17 @@ use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp};
 
 /// Deadline of operations that fail at it.
-pub(crate) const TIMEOUT: Duration = Duration::from_millis(200);
+pub const TIMEOUT: Duration = Duration::from_millis(200);
 /// Deadline of operations that fail long before it.
-pub(crate) const FAR: Duration = Duration::from_secs(20);
+pub const FAR: Duration = Duration::from_secs(20);
 /// How much later than its deadline a failure may be reported on a busy machine.
 const SLACK: Duration = Duration::from_secs(1);
 /// Bytes of the buffers.
 const BUFFER: u64 = 64 << 10;
 
 /// An all-reduce of 1000 fp32 by `algorithm`.
-pub(crate) fn case(algorithm: Algorithm) -> Case {
+#[must_use]
+pub fn case(algorithm: Algorithm) -> Case {
     let operation = Operation {
         op: OpKind::AllReduce,
         count: 1000,
@@ -35,34 +36,54 @@ pub(crate) fn case(algorithm: Algorithm) -> Case {
 }
 
 /// A communicator on which an operation will fail.
-pub(crate) struct Scene<'c> {
+#[derive(Debug)]
+pub struct Scene<'c> {
     cluster: &'c Cluster,
     bench: Bench<'c>,
     timeout: Duration,
 }
 
 impl<'c> Scene<'c> {
-    pub(crate) fn new(cluster: &'c Cluster) -> Self {
+    /// A communicator whose operations fail at [`TIMEOUT`].
+    ///
+    /// # Panics
+    /// As all methods here, when something else goes wrong than the test is about.
+    #[must_use]
+    pub fn new(cluster: &'c Cluster) -> Self {
         Self::with_deadline(cluster, TIMEOUT)
     }
 
-    pub(crate) fn with_deadline(cluster: &'c Cluster, timeout: Duration) -> Self {
-        let config = Config {
-            name: "test".to_owned(),
-            timeout,
-            timeout_source: "the test".to_owned(),
-            ..Config::default()
-        };
-        Self { cluster, bench: Bench::new(cluster, config, BUFFER).unwrap(), timeout }
+    /// As [`new`](Self::new), with another deadline.
+    ///
+    /// # Panics
+    /// When the cluster has no room for it.
+    #[must_use]
+    pub fn with_deadline(cluster: &'c Cluster, timeout: Duration) -> Self {
+        Self::with(cluster, Config { timeout, ..Config::default() })
+    }
+
+    /// As [`new`](Self::new), with another configuration; name and source of the deadline are the test's.
+    ///
+    /// # Panics
+    /// When the cluster has no room for it.
+    #[must_use]
+    pub fn with(cluster: &'c Cluster, config: Config) -> Self {
+        let timeout = config.timeout;
+        let config = Config { name: "test".to_owned(), timeout_source: "the test".to_owned(), ..config };
+        let bench = Bench::new(cluster, config, BUFFER).expect("there is room");
+        Self { cluster, bench, timeout }
     }
 
     /// The buffers and the communicator.
-    pub(crate) fn bench(&mut self) -> &mut Bench<'c> {
+    pub fn bench(&mut self) -> &mut Bench<'c> {
         &mut self.bench
     }
 
     /// Waits for what has been launched, which must fail in time: at its deadline, or long before one that is far.
-    pub(crate) fn failure(&mut self) -> Failure {
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn failure(&mut self) -> Failure {
         let start = Instant::now();
         let error = self.bench.communicator().synchronize().expect_err("a fault was put in");
         let elapsed = start.elapsed();
@@ -72,30 +93,38 @@ impl<'c> Scene<'c> {
     }
 
     /// Asserts that the communicator is of no use any more, that everything is given back, and that a new one works.
-    pub(crate) fn recovers(mut self) {
+    ///
+    /// # Panics
+    /// When one of these does not hold.
+    pub fn recovers(mut self) {
         let (cluster, case) = (self.cluster, case(Algorithm::Nhr));
         assert!(self.bench.communicator().is_poisoned());
         let refused = self.bench.launch_on(0, &case).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::COMM_POISONED, "{refused}");
-        self.bench.abandon().unwrap();
+        self.bench.abandon().expect("everything is given back");
         let config = Config { timeout: Duration::from_secs(20), ..Config::default() };
-        let mut bench = Bench::new(cluster, config, BUFFER).unwrap();
+        let mut bench = Bench::new(cluster, config, BUFFER).expect("there is room again");
         for seed in 0..3 {
-            bench.run(&Case { seed, ..case.clone() }).unwrap();
+            bench.run(&Case { seed, ..case.clone() }).expect("a new communicator works");
         }
-        bench.finish().unwrap();
+        bench.finish().expect("everything is given back");
     }
 }
 
 /// How an operation failed.
-pub(crate) struct Failure {
+#[derive(Debug)]
+pub struct Failure {
     error: Error,
-    pub(crate) elapsed: Duration,
+    /// How long that took.
+    pub elapsed: Duration,
 }
 
 impl Failure {
     /// Asserts what must be known: the code, the rank to look at, the rank where it showed, and the peer there.
-    pub(crate) fn assert(&self, code: ErrorCode, culprit: u32, rank: u32, peer: Option<u32>) -> &Report {
+    ///
+    /// # Panics
+    /// When something else was reported.
+    pub fn assert(&self, code: ErrorCode, culprit: u32, rank: u32, peer: Option<u32>) -> &Report {
         let error = &self.error;
         let report = error.diagnosis().unwrap_or_else(|| panic!("no diagnosis: {error}"));
         assert_eq!(error.code(), code, "{error}");
@@ -115,12 +144,16 @@ impl Failure {
     }
 
     /// The error itself.
-    pub(crate) fn error(&self) -> &Error {
+    #[must_use]
+    pub fn error(&self) -> &Error {
         &self.error
     }
 }
 
 /// Creates what `algorithm` needs by running it once.
-pub(crate) fn warm(comm: &mut Bench<'_>, algorithm: Algorithm) {
-    comm.run(&case(algorithm)).unwrap();
+///
+/// # Panics
+/// When that fails.
+pub fn warm(comm: &mut Bench<'_>, algorithm: Algorithm) {
+    comm.run(&case(algorithm)).expect("nothing is wrong yet");
 }

@@ -1,0 +1,61 @@
+//! Multi-ring: several rings at once, each with its part of the data on a thread of its own.
+//!
+//! A ring's members are as many ranks apart as its stride. Strides without a divisor in common with the number of ranks
+//! visit all of them; strides of at most half of it share no link, in either direction.
+
+use task_graph::{TaskSink, ThreadId};
+use wire::ErrorCode;
+use wire::launch::Algorithm;
+
+use crate::areas::Rotated;
+use crate::group::Group;
+use crate::levels::strides;
+use crate::schedule::{Pass, Schedule};
+use crate::skeleton::{Boundary, Emitter};
+use crate::slices::Slices;
+use crate::steps::Lane;
+
+impl<'a, S: TaskSink> Emitter<'a, S> {
+    /// Emits all steps of all rings; returns the number of one ring's.
+    pub(crate) fn rings(&mut self) -> Result<u16, ErrorCode> {
+        let (shape, ranks) = (self.plan.shape(), self.plan.ranks());
+        self.start_subs(Boundary::Communication)?;
+        let mut steps = 0;
+        for (ring, stride) in (0..).zip(strides(ranks)) {
+            let group = Group::Circle { stride, ranks };
+            let area =
+                |blocks: (Slices<'a>, u32)| Rotated { blocks: blocks.0, first: blocks.1, stride, ranks };
+            let lane = Lane {
+                thread: self.ring_thread(ring),
+                group,
+                work: area(self.part_of_ring(self.slices(self.ring_parts()), ring)),
+                landing: area(self.part_of_ring(self.landing(self.ring_parts()), ring)),
+            };
+            steps = 0;
+            for pass in Pass::of(shape.op, Algorithm::Ring, false).into_iter().flatten() {
+                let schedule = Schedule::new(Algorithm::Ring, pass, group.member(shape.rank), ranks);
+                steps = self.run_pass(&lane, schedule, pass.reduces(), steps)?;
+            }
+        }
+        self.join_subs(Boundary::Communication)?;
+        Ok(steps)
+    }
+
+    fn ring_thread(&self, ring: u16) -> ThreadId {
+        ThreadId(ring % self.plan.thread_count())
+    }
+
+    fn ring_parts(&self) -> core::num::NonZero<u32> {
+        if self.has_blocks() { self.plan.ranks() } else { self.plan.cuts() }
+    }
+
+    /// The blocks of a ring and the number of rank 0's: of parts of the whole as many as there are ranks, of a rank's
+    /// block its part.
+    fn part_of_ring(&self, blocks: Slices<'a>, ring: u16) -> (Slices<'a>, u32) {
+        if self.has_blocks() {
+            (blocks.part(ring.into(), self.plan.cuts(), self.element), 0)
+        } else {
+            (blocks, u32::from(ring) * self.plan.ranks().get())
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The wait for everything in flight: until it is done, or known not to be.
+
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use device_model::machine::Outcome;
+
+use super::{Communicator, Completed, RankState, Work};
+use crate::cluster::Cluster;
+use crate::diagnosis::{self, Warning};
+use crate::error::Result;
+
+impl Communicator<'_> {
+    /// Waits until everything in flight is done, on all ranks.
+    ///
+    /// # Errors
+    /// The first cause, with rank, step, task and peer: a launch that was refused, a device that stopped at an
+    /// error, also at one of another communicator's, a deadline that passed. The communicator is poisoned then.
+    ///
+    /// What is done after the deadline, but before it was noticed, is no error.
+    pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
+        let started = Instant::now();
+        let deadline = started.checked_add(self.config.timeout);
+        let (outcome, is_agreed) = self.wait(started, deadline);
+        // A helper may have carried out the last task after this thread looked at the clock.
+        let settled = || (0..self.ranks.len()).all(|rank| self.is_done(rank));
+        let done = outcome == Outcome::Done || (outcome == Outcome::Deadline && settled());
+        if done && is_agreed && !self.is_refused() {
+            return Ok(self.collect());
+        }
+        self.poisoned = true;
+        Err(diagnosis::explain(self, started))
+    }
+
+    /// Runs the machine until everything is done, or it is known that it will not be: at the deadline, at an error,
+    /// at a refusal, or when ranks were asked for different things, which the second value denies. Warns meanwhile.
+    fn wait(&mut self, started: Instant, deadline: Option<Instant>) -> (Outcome, bool) {
+        let (mut news, mut stage, mut executed) = (self.news(), 0, None);
+        let is_new = !news.is_empty();
+        let mut turns = 0_u32;
+        let (outcome, is_agreed) = loop {
+            let next = self.config.warn_after.get(stage).and_then(|after| started.checked_add(*after));
+            let until = [next, deadline].into_iter().flatten().min();
+            let mut is_agreed = true;
+            // A rank that was refused never signals its peers: waiting for those would only delay the message.
+            let outcome = self.cluster.machine().run_until(
+                || {
+                    turns = turns.wrapping_add(1);
+                    let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
+                    if settled || turns.is_multiple_of(64) {
+                        is_agreed = self.agree(&mut news);
+                        return settled || !is_agreed || self.is_refused();
+                    }
+                    false
+                },
+                until,
+            );
+            let early = next.filter(|next| deadline.is_none_or(|deadline| *next < deadline));
+            if outcome != Outcome::Deadline || early.is_none() {
+                break (outcome, is_agreed);
+            }
+            let total = (0..self.size()).map(|rank| self.executed(rank)).sum();
+            let since = total - executed.replace(total).unwrap_or(0_u64);
+            self.config.on_warning.warn(&Warning::of(self, started.elapsed(), since));
+            stage += 1;
+        };
+        if outcome == Outcome::Done && is_agreed && is_new {
+            // All ranks are done with it: they were asked for the same.
+            let works = self.ranks.iter().flat_map(|state| &state.in_flight).map(|own| own.work.clone());
+            self.last_agreed = works.clone().next_back();
+            self.agreed.extend(works);
+        }
+        (outcome, is_agreed)
+    }
+
+    /// Tasks that the device of a rank has carried out.
+    fn executed(&self, rank: u32) -> u64 {
+        self.cluster.machine().snapshot(self.cluster.npu(rank).index()).executed_total()
+    }
+
+    /// Returns the sequences in flight that must be compared: at which ranks were not all asked for the same, or some for
+    /// what has never been done before. As a rule there are none, and nothing of the devices is read.
+    fn news(&self) -> Vec<u32> {
+        let Some((first, others)) = self.ranks.split_first() else { return Vec::new() };
+        let is_known = |work: &Work| self.last_agreed.as_ref() == Some(work) || self.agreed.contains(work);
+        let mut news: Vec<u32> = if others.iter().all(|other| works(other).eq(works(first))) {
+            works(first).filter(|(_, work)| !is_known(work)).map(|(sequence, _)| sequence).collect()
+        } else {
+            self.ranks.iter().flat_map(works).map(|(sequence, _)| sequence).collect()
+        };
+        news.sort_unstable();
+        news.dedup();
+        news
+    }
+
+    /// Compares what the kernels have recorded of the launches with these sequences; forgets those that all ranks
+    /// have taken. Returns whether all that are known of each are equal.
+    fn agree(&self, news: &mut Vec<u32>) -> bool {
+        let mut is_agreed = true;
+        news.retain(|sequence| {
+            let (mut found, mut vector) = (None, None);
+            let mut is_known = true;
+            for (rank, state) in (0..).zip(&self.ranks) {
+                let own = works(state).find(|(own, _)| own == sequence);
+                if let Some(own) = own.map(|(_, work)| work.vector_digest()) {
+                    is_agreed &= *vector.get_or_insert(own) == own;
+                }
+                let events = self.cluster.npu(rank).trace();
+                match diagnosis::signature(&events, self.identity.instance, *sequence) {
+                    // What could not be read is refused, and that says more.
+                    Some(signature) if signature.digest != 0 => {
+                        is_agreed &= *found.get_or_insert(signature) == signature;
+                    }
+                    Some(_) => {}
+                    None => is_known = false,
+                }
+            }
+            !is_known
+        });
+        is_agreed
+    }
+
+    /// Returns whether everything a rank has in flight is done.
+    pub(crate) fn is_done(&self, rank: usize) -> bool {
+        is_settled(self.cluster, rank, &self.ranks[rank])
+    }
+
+    /// Returns whether a kernel has refused something in flight.
+    fn is_refused(&self) -> bool {
+        self.ranks.iter().enumerate().any(|(rank, state)| refusal(self.cluster, rank, state))
+    }
+
+    /// Writes a dump of every rank to a folder, at any time: what `aicpu-ts diagnose` reads.
+    ///
+    /// # Errors
+    /// `DUMP_WRITE`.
+    pub fn dump(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+        let snapshots = diagnosis::survey(self, Duration::ZERO);
+        snapshots.iter().map(|snapshot| snapshot.write_to(folder)).collect()
+    }
+
+    fn collect(&mut self) -> Vec<Completed> {
+        let mut completed = Vec::new();
+        for (rank, state) in (0..).zip(&mut self.ranks) {
+            let npu = self.cluster.npu(rank);
+            let answers = state.in_flight.drain(..).filter_map(|launched| npu.status(launched.ticket));
+            completed.extend(answers.map(|status| Completed { rank, status }));
+        }
+        completed
+    }
+}
+
+/// What a rank has in flight, by sequence.
+fn works(state: &RankState) -> impl Iterator<Item = (u32, &Work)> {
+    state.in_flight.iter().map(|launched| (launched.sequence, &launched.work))
+}
+
+fn is_settled(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
+    let Some(last) = state.in_flight.back() else { return true };
+    // CAST: ranks are counted in u32.
+    let npu = cluster.npu(u32::try_from(rank).unwrap_or(u32::MAX));
+    npu.host_notify_count(state.done_notify) >= last.done_at && npu.status(last.ticket).is_some()
+}
+
+fn refusal(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
+    // CAST: ranks are counted in u32.
+    let npu = cluster.npu(u32::try_from(rank).unwrap_or(u32::MAX));
+    let mut answers = state.in_flight.iter().filter_map(|launched| npu.status(launched.ticket));
+    answers.any(|status| status.code != 0)
+}
