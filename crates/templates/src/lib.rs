@@ -14,6 +14,7 @@
 //! | ring | x_j · ( … · (x_{j+3} · (x_{j+2} · x_{j+1}))): once around, ending at the owner |
 //! | halving-doubling | A(r) := A(r) · A(r ⊕ d) for d = N/2 … 1, starting from A(r) = x_r; ranks ≥ 2^k first folded into r − 2^k |
 //! | NHR | the binary tree over the distance p from the owner: A(p) := A(p) · A(p + d) for d = 1, 2, 4 … and p a multiple of 2d |
+//! | file | as the file says: each `rrc`, `rrs`, `rrcs` reduces what was received with what the step names |
 //! | mesh one-shot, two-shot | (x_0 · x_1) · x_2 …: rank order |
 //!
 //! Choosing an algorithm is not done here: the host does that.
