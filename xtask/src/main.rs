@@ -11,6 +11,7 @@ mod demo;
 mod firmware;
 mod image;
 mod layers;
+mod mpi;
 mod qemu;
 mod setup;
 mod size;

@@ -11,9 +11,6 @@ use crate::buffer::driver;
 use crate::error::{Error, Result};
 use crate::resources::{RankResources, Resources, START_NOTIFIES};
 
-/// Least scratch that is created, bytes: less saves nothing.
-const LEAST_SCRATCH: u64 = 64 << 10;
-
 impl Communicator<'_> {
     /// Launches an operation on one rank and returns without waiting.
     ///
@@ -146,12 +143,9 @@ impl Communicator<'_> {
         Ok(())
     }
 
-    /// As much scratch as lets the operation run in one chunk, a power of two within the communicator's bounds.
+    /// The scratch that an operation gets.
     fn scratch_for(&self, operation: &Operation) -> u64 {
-        let groups = self.cluster.topology().groups();
-        let wanted = operation.scratch_bytes(self.size(), &groups);
-        let bound = self.config.buffer_bytes.max(LEAST_SCRATCH);
-        wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
+        operation.scratch(self.size(), &self.cluster.topology().groups(), self.config.buffer_bytes)
     }
 
     /// Writes the rows of one rank to its device, where they stay until the launch has been answered.
