@@ -20,6 +20,7 @@
 //! | ring (reduce) | x_r · (x_{r+1} · (x_{r+2} · …)) from the root r on: hand to hand, ending at the root |
 //! | mesh one-shot, two-shot, pairwise, star | (x_0 · x_1) · x_2 …: rank order |
 //! | strict | the upper half of the ranks folded onto the lower at the largest power of two below what remains, until one is left |
+//! | file | as the file says: each `rrc`, `rrs`, `rrcs` reduces what was received with what the step names |
 //!
 //! Choosing an algorithm is not done here: the host does that.
 #![no_std]

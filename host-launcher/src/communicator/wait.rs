@@ -131,7 +131,7 @@ impl Communicator<'_> {
             let mut is_known = true;
             for (rank, state) in (0..).zip(&self.ranks) {
                 let own = works(state).find(|(own, _)| own == sequence);
-                if let Some(own) = own.map(|(_, work)| work.vector_digest()) {
+                if let Some(own) = own.map(|(_, work)| work.tables_digest()) {
                     is_agreed &= *vector.get_or_insert(own) == own;
                 }
                 let events = self.cluster.npu(rank).trace();

@@ -63,7 +63,7 @@ fn host_view(comm: &Communicator<'_>, rank: u32, waited: Duration) -> HostView {
         sequence: launched.sequence,
         ticket: launched.ticket.number(),
         what: launched.work.to_string(),
-        vector: launched.work.vector_digest(),
+        tables: launched.work.tables_digest(),
         done: (state.done_notify, launched.done_at),
     };
     HostView {
