@@ -111,3 +111,24 @@ fn a_verdict_on_a_wrong_graph_has_code_and_place() {
     assert_eq!(refuted.bytes.as_ref().map(|bytes| bytes.range.clone()), Some(128..192), "{refuted}");
     assert_eq!(verdict.obligations.len(), 12);
 }
+
+#[test]
+fn algorithm_files_are_proved() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/algorithms");
+    for (op, servers, file) in [
+        ("all-reduce", 8, "all-reduce-ring-8.xml"),
+        ("all-gather", 8, "all-gather-mesh-8.xml"),
+        ("all-reduce", 4, "all-reduce-hierarchical-2x4.xml"),
+    ] {
+        let line = format!(
+            "verify {op} --ranks 8 --devices-per-server {servers} --count 1003 --json --algo-file {examples}/{file}"
+        );
+        let (status, stdout, stderr) = run(&line);
+        assert_eq!(status, 0, "{file}: {stdout}{stderr}");
+        let [line] = &objects(&stdout)[..] else { panic!("{stdout}") };
+        assert_eq!((&line["proved"], &line["algorithm"]), (&true.into(), &"file".into()));
+    }
+    let line = format!("verify all-gather --ranks 8 --algo-file {examples}/all-reduce-ring-8.xml");
+    let (status, _, stderr) = run(&line);
+    assert!(status == 1 && stderr.contains("E1253"), "{stderr}");
+}
