@@ -84,6 +84,20 @@ pub struct Verdict {
     pub elapsed: Duration,
 }
 
+/// Checks that a proof over so many ranks with so many threads each fits in memory.
+///
+/// # Errors
+/// `RANKS_RANGE` where it does not.
+pub fn check_size(ranks: u32, threads: u16) -> Result<()> {
+    let queues = u64::from(ranks) * u64::from(threads);
+    if queues <= MOST_QUEUES && ranks <= MOST_RANKS {
+        return Ok(());
+    }
+    let message =
+        format!("a proof over {ranks} ranks with {queues} threads; at most {MOST_RANKS} with {MOST_QUEUES}");
+    Err(Error::new(ErrorCode::RANKS_RANGE, message).remedy("prove fewer ranks"))
+}
+
 /// Proves a graph on a machine: behind itself, then before and behind each of `others`, which use the same threads,
 /// notifies and scratch.
 #[must_use]
@@ -222,14 +236,7 @@ impl Case {
     /// # Errors
     /// What the plan refuses, and `RANKS_RANGE` where there are too many queues to keep clocks for.
     pub fn prove(&self, links: &impl Links) -> Result<Verdict> {
-        let ranks = self.ranks;
-        let queues = u64::from(ranks) * u64::from(self.threads);
-        if queues > MOST_QUEUES || ranks > MOST_RANKS {
-            let message = format!(
-                "a proof over {ranks} ranks with {queues} threads; at most {MOST_RANKS} with {MOST_QUEUES}"
-            );
-            return Err(Error::new(ErrorCode::RANKS_RANGE, message).remedy("prove fewer ranks"));
-        }
+        check_size(self.ranks, self.threads)?;
         let own = self.graph(links)?;
         // What another operation cannot do in these resources it does not do on this communicator.
         let others: Vec<_> = self.others().filter_map(|other| other.graph(links).ok()).collect();

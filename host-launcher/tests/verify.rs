@@ -60,8 +60,8 @@ fn all_algorithms_are_a_line_each() {
     let lines = objects(&stdout);
     assert_eq!(
         (status, lines.len()),
-        (0, 16),
-        "seven in scratch and directly, star and strict in scratch: {stdout}"
+        (0, 28),
+        "thirteen in scratch and directly, star and strict in scratch: {stdout}"
     );
     assert!(lines.iter().all(|line| line["proved"] == true));
     let (status, stdout, _) =
