@@ -20,3 +20,5 @@ mod pairs;
 mod schedules;
 #[path = "verifier/shapes.rs"]
 mod shapes;
+#[path = "verifier/worlds.rs"]
+mod worlds;
