@@ -13,7 +13,9 @@ use wire::{ErrorCode, Phase, Reduction};
 
 use crate::areas::Area;
 use crate::group::{Group, first_part};
-use crate::plan::{Family, Layout, Plan, family};
+use crate::family::{Family, family};
+use crate::plan::Plan;
+use crate::space::Layout;
 use crate::slices::{Lengths, Slices};
 use crate::tables::{Half, Tables, Vector};
 
