@@ -1,7 +1,7 @@
 //! The key of a launch: everything its graph depends on, and nothing that a replay may change.
 
 use task_cache::{Alias, Determinism, Facts, Form, Key, Mode, Policy, Product, Protocol, Protocols, Request};
-use templates::{Plan, SizeClass};
+use templates::{Plan, SizeClass, Tables};
 use wire::launch::{Algorithm, CacheMode, Launch, VectorRow};
 use wire::npu;
 
@@ -23,7 +23,7 @@ pub(crate) fn of(
     launch: &Launch,
     plan: &Plan,
     context: &OwnedContext,
-    vector: &[VectorRow],
+    attached: &Tables<'_>,
     features: u32,
     sizes: &mut Sizes,
 ) -> Option<Wanted> {
@@ -53,8 +53,7 @@ pub(crate) fn of(
         alias: if shape.in_place { Alias::InPlace } else { Alias::Disjoint },
         form: match shared {
             Some(class) => Form::Class(class),
-            None if vector.is_empty() => Form::Exact(launch.count),
-            None => Form::Vector(digest(vector)),
+            None => form(launch, attached),
         },
         rank: header.rank,
         ranks: header.ranks,
@@ -75,6 +74,15 @@ pub(crate) fn of(
         features,
     });
     Some(Wanted { key, class: shared.map(|number| mixed(launch, features, number)) })
+}
+
+/// What the lengths of a graph stand for that serves one launch alone.
+fn form(launch: &Launch, attached: &Tables<'_>) -> Form {
+    match attached.script {
+        Some(script) => Form::Script { count: launch.count, digest: script.header().digest },
+        None if attached.vector.is_empty() => Form::Exact(launch.count),
+        None => Form::Vector(digest(attached.vector)),
+    }
 }
 
 /// Mixes a class with what else tells launches apart.

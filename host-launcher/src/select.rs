@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use algorithm_file::AlgorithmFile;
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp, Reduction};
 
@@ -41,6 +42,15 @@ pub struct Choice {
     pub staging: Staging,
     /// Why, in one clause.
     pub why: String,
+}
+
+impl Choice {
+    /// Returns the choice of an algorithm that was loaded as data.
+    #[must_use]
+    pub fn of_file(file: &AlgorithmFile) -> Self {
+        let why = format!("{:?}, asked for by --algo-file", file.algorithm().name);
+        Self { algorithm: Algorithm::File, staging: Staging::Scratch, why }
+    }
 }
 
 impl fmt::Display for Choice {

@@ -12,3 +12,5 @@ mod groups;
 mod oracle;
 #[path = "collectives/set_up.rs"]
 mod set_up;
+#[path = "collectives/strict.rs"]
+mod strict;

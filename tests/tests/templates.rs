@@ -10,3 +10,5 @@ mod grid;
 mod hierarchy;
 #[path = "templates/plans.rs"]
 mod plans;
+#[path = "templates/volumes.rs"]
+mod volumes;

@@ -49,10 +49,9 @@ pub(crate) fn family(op: OpKind, algorithm: Algorithm) -> Option<Family> {
             O::AllReduce | O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV | O::Broadcast,
             A::TwoLevel | A::ThreeLevel,
         ) => Composition,
-        (
-            O::AllReduce | O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV,
-            A::Pipeline,
-        ) => Composition,
+        (O::AllReduce | O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV, A::Pipeline) => {
+            Composition
+        }
         (O::AllReduce | O::AllGather | O::ReduceScatter, A::MultiRing) => Composition,
         (O::AllReduce, A::Ahc) => Composition,
         (O::AllReduce | O::ReduceScatter, A::MeshChunk) => Chunk,
@@ -60,7 +59,7 @@ pub(crate) fn family(op: OpKind, algorithm: Algorithm) -> Option<Family> {
     })
 }
 
-/// Returns whether an operation can be carried out by an algorithm.
+/// Returns whether an operation can be carried out by an algorithm. What a file can do, only the file knows.
 #[must_use]
 pub fn exists(op: OpKind, algorithm: Algorithm) -> bool {
     family(op, algorithm).is_some()

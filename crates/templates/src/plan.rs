@@ -7,6 +7,7 @@ use wire::launch::{Algorithm, ElementRange, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp, Reduction};
 
 use crate::family::{Family, exists, family};
+use crate::file::Cut;
 use crate::levels::{self, Levels};
 use crate::schedule;
 use crate::skeleton::Emitter;
@@ -105,6 +106,8 @@ pub struct Plan {
     ranks: NonZero<u32>,
     threads: NonZero<u16>,
     levels: Levels,
+    /// How the script cuts, where the algorithm is one.
+    cut: Option<Cut>,
 }
 
 impl Plan {
@@ -112,7 +115,8 @@ impl Plan {
     ///
     /// # Errors
     /// Those of [`Shape::extents`]; `PLAN_RANKS` for too many ranks, `PLAN_OP` when the algorithm does not exist for this
-    /// operation or a level's for a composition, `PLAN_STAGING` when it cannot work without scratch, `PLAN_SCRATCH` when the scratch buffer is too
+    /// operation or a level's for a composition, `SCRIPT_MISMATCH` when the script is for another one, `PLAN_STAGING` when
+    /// it cannot work without scratch, `PLAN_SCRATCH` when the scratch buffer is too
     /// small for one element per slice, `PLAN_THREADS` without a thread, `LAUNCH_COUNT` when sizes do not fit 64 bits.
     pub fn new(shape: &Shape, tables: &Tables<'_>) -> Result<Self, PlanError> {
         let fail = |code, need, limit| Err(PlanError { code, need, limit });
@@ -124,12 +128,15 @@ impl Plan {
         let Some(ranks) = NonZero::new(shape.ranks) else {
             return fail(ErrorCode::PLAN_RANKS, 1, 0);
         };
+        let file = shape.algorithm == Algorithm::File;
+        let cut = if file { Some(Cut::of(shape, tables.script)?) } else { None };
         // No algorithm needs 0 threads.
-        let threads = shape.threads.min(shape.all_threads(tables));
+        let useful = cut.map_or_else(|| shape.all_threads(tables), |cut| cut.threads);
+        let threads = shape.threads.min(useful);
         let Some(threads) = NonZero::new(threads) else {
             return fail(ErrorCode::PLAN_THREADS, 1, 0);
         };
-        if !exists(shape.op, shape.algorithm) {
+        if !file && !exists(shape.op, shape.algorithm) {
             return fail(ErrorCode::PLAN_OP, 0, 0);
         }
         // Every offset and length below is at most this.
@@ -142,9 +149,12 @@ impl Plan {
             return fail(ErrorCode::LAUNCH_COUNT, shape.count, u64::MAX);
         }
         let levels = Levels::of(shape, tables, ranks)?;
-        let chunk =
-            if shape.count == 0 || shape.ranks == 1 { shape.count } else { chunk_elements(shape, &levels)? };
-        Ok(Self { shape: *shape, chunk, ranks, threads, levels })
+        let chunk = match cut {
+            _ if shape.count == 0 || shape.ranks == 1 => shape.count,
+            Some(cut) => cut.chunk_elements(shape)?,
+            None => chunk_elements(shape, &levels)?,
+        };
+        Ok(Self { shape: *shape, chunk, ranks, threads, levels, cut })
     }
 
     /// Returns the number of chunks; 0 when there is nothing to move.
@@ -163,6 +173,17 @@ impl Plan {
     #[must_use]
     pub fn threads(&self) -> u16 {
         self.threads.get()
+    }
+
+    /// Returns the notifies of the main thread that the template uses, from its first on.
+    #[must_use]
+    pub fn main_notifies(&self) -> u16 {
+        self.cut.map_or_else(|| (self.threads.get() - 1).saturating_mul(2), |cut| cut.main_notifies)
+    }
+
+    /// How the script cuts, where the algorithm is one.
+    pub(crate) fn cut(&self) -> Option<Cut> {
+        self.cut
     }
 
     /// The number of threads, as a divisor.

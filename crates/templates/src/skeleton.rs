@@ -12,11 +12,11 @@ use wire::launch::{ElementRange, OpKind, Staging};
 use wire::{ErrorCode, Phase, Reduction};
 
 use crate::areas::Area;
-use crate::group::{Group, first_part};
 use crate::family::{Family, family};
+use crate::group::{Group, first_part};
 use crate::plan::Plan;
-use crate::space::Layout;
 use crate::slices::{Lengths, Slices};
+use crate::space::Layout;
 use crate::tables::{Half, Tables, Vector};
 
 /// Which of the two notifies of a main-sub pair.
@@ -49,6 +49,9 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let shape = self.plan.shape();
         if shape.ranks == 1 {
             return self.single_rank();
+        }
+        if let Some(cut) = self.plan.cut() {
+            return self.file_algorithm(cut);
         }
         match family(shape.op, shape.algorithm).ok_or(ErrorCode::PLAN_OP)? {
             Family::Steps | Family::Composition => self.step_algorithm(),

@@ -119,7 +119,8 @@ impl Plan {
         let shape = self.shape();
         let direct = shape.staging == Staging::Direct;
         // The whole scratch buffer is shared out, whatever the chunk: a place does not depend on the count.
-        let areas = NonZero::new(scratch_areas(shape));
+        let areas = self.cut().map_or_else(|| scratch_areas(shape), |cut| u64::from(cut.slots));
+        let areas = NonZero::new(areas);
         let area = areas.map_or(0, |areas| shape.scratch_len / areas / CHUNK_ALIGN * CHUNK_ALIGN);
         let work_areas = if direct { 0 } else { areas_of_work(shape) };
         Layout {

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
+use algorithm_file::AlgorithmFile;
 use templates::{PlanError, Shape, Tables};
 use wire::launch::{Algorithm, ElementRange, OpKind, Staging, VectorRow};
 use wire::{DataType, ReduceOp};
@@ -23,6 +24,8 @@ pub struct Operation {
     pub root: u32,
     /// Counts and places, of operations that have them.
     pub vector: Option<Arc<Vector>>,
+    /// The algorithm that was loaded as data, with [`Algorithm::File`].
+    pub file: Option<Arc<AlgorithmFile>>,
     /// Element type.
     pub dtype: DataType,
     /// Reduction; sum for operations that do not reduce.
@@ -47,6 +50,7 @@ impl Default for Operation {
             count: 0,
             root: 0,
             vector: None,
+            file: None,
             dtype: DataType::Fp32,
             reduce: ReduceOp::Sum,
             algorithm: Algorithm::Ring,

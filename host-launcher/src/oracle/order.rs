@@ -58,9 +58,7 @@ pub(super) fn of_block(operation: &Operation, owner: u32, ranks: u32, groups: &T
             });
             vec![levelled(&levels, &digits.collect::<Vec<_>>(), ranks)]
         }
-        Algorithm::MultiRing => {
-            strides(ranks).into_iter().map(|stride| ring(owner, stride, ranks)).collect()
-        }
+        Algorithm::MultiRing => strides(ranks).into_iter().map(|stride| ring(owner, stride, ranks)).collect(),
         Algorithm::MeshChunk => rotating(owner, ranks),
         algorithm => vec![flat(algorithm, operation.op, owner, ranks)],
     }
@@ -203,7 +201,8 @@ fn levelled(levels: &[(u32, Algorithm)], digits: &[u32], ranks: u32) -> Order {
 fn unequal(operation: &Operation, ranks: u32, groups: &Tables<'_>) -> Vec<Order> {
     let firsts: Vec<u32> = if groups.servers.is_empty() { vec![0] } else { groups.servers.to_vec() };
     let ends = firsts.iter().skip(1).copied().chain([ranks]);
-    let servers: Vec<Vec<u32>> = firsts.iter().zip(ends).map(|(&first, end)| (first..end).collect()).collect();
+    let servers: Vec<Vec<u32>> =
+        firsts.iter().zip(ends).map(|(&first, end)| (first..end).collect()).collect();
     let inside = operation.levels[0].unwrap_or(Algorithm::MeshTwoShot);
     let across = operation.levels[1].unwrap_or(Algorithm::Nhr);
     let held: Vec<u32> =

@@ -46,7 +46,8 @@ fn every_group_of_ranks_is_a_world_of_its_own() {
 #[test]
 fn communicators_over_overlapping_devices_do_not_mix() {
     let cluster = world::threads(8, Place::TwoServers, 32 << 20);
-    let subsets: Vec<_> = [GROUPS[0], GROUPS[2], GROUPS[3]].map(|group| cluster.subset(group).unwrap()).into();
+    let subsets: Vec<_> =
+        [GROUPS[0], GROUPS[2], GROUPS[3]].map(|group| cluster.subset(group).unwrap()).into();
     let mut world = Bench::new(&cluster, Config::default(), BYTES).unwrap();
     let mut benches: Vec<_> =
         subsets.iter().map(|subset| Bench::new(subset, Config::default(), BYTES).unwrap()).collect();

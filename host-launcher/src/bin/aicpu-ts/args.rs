@@ -80,6 +80,9 @@ pub(crate) struct RunArgs {
     /// Algorithms of a composition's levels from the innermost on, as in `ring,nhr`; default: the composition's own
     #[arg(long, value_parser = parse_level, value_delimiter = ',', requires = "algo")]
     pub(crate) levels: Vec<Algorithm>,
+    /// Algorithm from a file, MSCCL XML
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["algo", "staging"])]
+    pub(crate) algo_file: Option<PathBuf>,
     /// Work in a scratch buffer or directly in the users' buffers; default: directly where possible
     #[arg(long, value_parser = parse_staging)]
     pub(crate) staging: Option<Staging>,

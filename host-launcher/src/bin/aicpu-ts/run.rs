@@ -4,13 +4,14 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use comfy_table::{Table, presets};
+use host_launcher::algorithm_file;
 use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Communicator, Config, Operation};
 use host_launcher::image::Image;
 use host_launcher::qemu::Options;
 use host_launcher::qemu::log::{LogStream, LogTable};
 use host_launcher::run::{Run, Setup, Summary, memory_for};
-use host_launcher::select::{Question, choose};
+use host_launcher::select::{Choice, Question, choose};
 use host_launcher::settings::{ExpansionMode, Settings};
 use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
@@ -73,7 +74,11 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
     let reduce = if op.reduces() { args.reduce } else { ReduceOp::Sum };
     let mut levels = [None; 4];
     if args.levels.len() > levels.len() {
-        let message = format!("--levels names {} algorithms; there are at most {} levels", args.levels.len(), levels.len());
+        let message = format!(
+            "--levels names {} algorithms; there are at most {} levels",
+            args.levels.len(),
+            levels.len()
+        );
         return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
     }
     for (level, &algorithm) in levels.iter_mut().zip(&args.levels) {
@@ -88,13 +93,18 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         algorithm: args.algo,
         staging: args.staging,
     };
-    let choice = choose(&question, topology, settings)?;
+    let file = args.algo_file.as_deref().map(algorithm_file::read).transpose()?.map(Arc::new);
+    let choice = match &file {
+        Some(file) => Choice::of_file(file),
+        None => choose(&question, topology, settings)?,
+    };
     let vector = args.op.vector(args.seed, count, topology.ranks()).map(Arc::new);
     let operation = Operation {
         op,
         count: if vector.is_some() || op == OpKind::Barrier { 0 } else { count },
         root: args.root,
         vector,
+        file,
         dtype: args.dtype,
         reduce,
         algorithm: choice.algorithm,
