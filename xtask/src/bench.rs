@@ -24,7 +24,7 @@ const INSTRUCTIONS: &str = "instructions";
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Benchmarks to run: `instructions`, expansion, submit, replay, allreduce; all when none is named
+    /// Benchmarks to run: `instructions`, expansion, submit, replay, allreduce, verify; all when none is named
     names: Vec<String>,
     /// Print one JSON object a line: name, `median_ns`, `floor_ns`, ratio, runs; of instructions their number
     #[arg(long)]

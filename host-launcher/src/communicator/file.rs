@@ -43,7 +43,7 @@ impl Operation {
     }
 
     /// Returns what every rank must have.
-    pub(super) fn needs(&self, ranks: u32, groups: &Tables<'_>) -> Needs {
+    pub(crate) fn needs(&self, ranks: u32, groups: &Tables<'_>) -> Needs {
         let needs = self.shape(0, ranks).needs(groups);
         self.file.as_ref().map_or(needs, |file| {
             let algorithm_file::Needs { threads, main_notifies, sub_notifies } = file.needs();
@@ -52,7 +52,7 @@ impl Operation {
     }
 
     /// Returns the scratch with which it runs in one chunk, bytes.
-    pub(super) fn scratch_bytes(&self, ranks: u32, groups: &Tables<'_>) -> u64 {
+    pub(crate) fn scratch_bytes(&self, ranks: u32, groups: &Tables<'_>) -> u64 {
         let shape = self.shape(0, ranks);
         let Some(file) = &self.file else { return templates::scratch_bytes(&shape, groups) };
         file.headers().map(|header| templates::script_scratch_bytes(&shape, &header)).max().unwrap_or(0)

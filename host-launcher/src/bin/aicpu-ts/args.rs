@@ -24,6 +24,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a collective on all ranks, check every byte, count what it took
     Run(RunArgs),
+    /// Prove the task graphs of an operation right, for every schedule, without running them
+    Verify(VerifyArgs),
     /// Print how the ranks are connected
     Topo(WorldArgs),
     /// Explain dumps of a failed run: the rank at the root, who waits for whom, what each rank did last
@@ -50,9 +52,9 @@ pub(crate) struct WorldArgs {
     pub(crate) devices_per_server: u32,
 }
 
-/// What to run.
+/// What to carry out.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct RunArgs {
+pub(crate) struct OperationArgs {
     /// Operation
     #[arg(value_parser = parse_op)]
     pub(crate) op: Traffic,
@@ -86,6 +88,19 @@ pub(crate) struct RunArgs {
     /// Work in a scratch buffer or directly in the users' buffers; default: directly where possible
     #[arg(long, value_parser = parse_staging)]
     pub(crate) staging: Option<Staging>,
+    /// Use the same memory for input and output
+    #[arg(long)]
+    pub(crate) in_place: bool,
+    /// Seed of the payload, and of the counts and places of v operations; decimal or 0x-hexadecimal
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = parse_seed)]
+    pub(crate) seed: u64,
+}
+
+/// What to run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) operation: OperationArgs,
     /// What runs the kernels: a thread of this process, or the aarch64 image under QEMU
     #[arg(long, value_enum, default_value_t = AicpuKind::Thread)]
     pub(crate) aicpu: AicpuKind,
@@ -110,9 +125,6 @@ pub(crate) struct RunArgs {
     /// HCCL_OP_EXPANSION_MODE is AICPU_CacheDisable
     #[arg(long, value_name = "MODE", value_parser = parse_cache)]
     pub(crate) cache: Option<CacheMode>,
-    /// Use the same memory for input and output
-    #[arg(long)]
-    pub(crate) in_place: bool,
     /// Capture the operation N times over as one program, which each step replays by one launch
     #[arg(
         long,
@@ -121,9 +133,6 @@ pub(crate) struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=128)
     )]
     pub(crate) capture: Option<u32>,
-    /// Seed of the payload, decimal or 0x-hexadecimal
-    #[arg(long, value_name = "SEED", default_value = "1", value_parser = parse_seed)]
-    pub(crate) seed: u64,
     /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
@@ -138,6 +147,19 @@ pub(crate) struct DiagnoseArgs {
     /// Dumps of the ranks of one communicator, or folders of such
     #[arg(value_name = "DUMP", required = true)]
     pub(crate) dumps: Vec<PathBuf>,
+}
+
+/// What to prove.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) operation: OperationArgs,
+    /// Every algorithm and staging that carries the operation out
+    #[arg(long, conflicts_with_all = ["algo", "staging", "algo_file"])]
+    pub(crate) all_algos: bool,
+    /// Most elements of a chunk; default: as many as scratch holds
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) chunk: u64,
 }
 
 /// What runs the kernels.

@@ -1,4 +1,4 @@
-//! The command `aicpu-ts`: run collectives, explain failures, look at topologies and settings.
+//! The command `aicpu-ts`: run collectives, prove them, explain failures, look at topologies and settings.
 //!
 //! Exit status: 0 success, 1 failure, 2 wrong usage. Results go to standard output, everything else to standard
 //! error, so that output can be piped.
@@ -9,6 +9,7 @@ mod env;
 mod output;
 mod run;
 mod topo;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let mut output = Output::new(cli.json);
     let result = match &cli.command {
         Command::Run(args) => run::run(args, &mut output),
+        Command::Verify(args) => verify::verify(args, &mut output),
         Command::Topo(args) => topo::topo(args, &mut output),
         Command::Diagnose(args) => diagnose::diagnose(args, &mut output),
         Command::Env => env::env(&mut output),

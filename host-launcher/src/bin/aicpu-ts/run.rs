@@ -19,7 +19,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wire::launch::{CacheMode, OpKind};
 use wire::{ErrorCode, ReduceOp};
 
-use crate::args::{AicpuKind, RunArgs};
+use crate::args::{AicpuKind, OperationArgs, RunArgs};
 use crate::output::Output;
 use crate::topo::world;
 
@@ -28,8 +28,8 @@ pub(crate) fn run(args: &RunArgs, output: &mut Output) -> Result<()> {
     for warning in settings.warnings() {
         eprintln!("{warning}");
     }
-    let topology = world(&args.world)?;
-    let (operation, why) = operation(args, &topology, &settings)?;
+    let topology = world(&args.operation.world)?;
+    let (operation, why) = operation(&args.operation, &topology, &settings)?;
     let buffer_bytes = *settings.buffer_bytes.value();
     let config = config(args, &settings, buffer_bytes);
     let summary = carry_out(args, topology, operation, why, config)?;
@@ -55,7 +55,11 @@ fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
 }
 
 /// Turns the arguments into an operation and the reason for its algorithm.
-fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result<(Operation, String)> {
+pub(crate) fn operation(
+    args: &OperationArgs,
+    topology: &Topology,
+    settings: &Settings,
+) -> Result<(Operation, String)> {
     let size = args.dtype.size_bytes();
     let count = args.count.unwrap_or(args.bytes / size);
     if args.count.is_none() && !args.bytes.is_multiple_of(size) {
@@ -142,11 +146,11 @@ fn carry_out(
         })?;
     let cluster = Cluster::start(topology, memory, &aicpu)?;
     let comm = Communicator::create(&cluster, config)?;
-    let chunk = comm.chunk_elements(&operation, args.in_place)?;
+    let chunk = comm.chunk_elements(&operation, args.operation.in_place)?;
     let setup = Setup {
         chunk,
-        seed: args.seed,
-        in_place: args.in_place,
+        seed: args.operation.seed,
+        in_place: args.operation.in_place,
         buffers: args.rotate_buffers,
         capture: args.capture.unwrap_or(0),
     };
