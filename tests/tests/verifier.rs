@@ -18,5 +18,7 @@ mod naive;
 mod pairs;
 #[path = "verifier/schedules.rs"]
 mod schedules;
+#[path = "verifier/servers.rs"]
+mod servers;
 #[path = "verifier/shapes.rs"]
 mod shapes;
