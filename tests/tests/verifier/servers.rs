@@ -17,8 +17,7 @@ const COMPOSITIONS: [Algorithm; 6] = [
 ];
 
 /// Ranks, and ranks of a server; the last server may be smaller.
-const SERVERS: [(u32, u32); 9] =
-    [(2, 1), (3, 2), (4, 2), (6, 2), (7, 3), (8, 4), (8, 5), (9, 3), (12, 4)];
+const SERVERS: [(u32, u32); 9] = [(2, 1), (3, 2), (4, 2), (6, 2), (7, 3), (8, 4), (8, 5), (9, 3), (12, 4)];
 
 /// Proves everything that has a plan; returns how many graphs that were.
 fn sweep(servers: &[(u32, u32)], vary: impl Fn(Case) -> Case) -> u32 {
@@ -27,7 +26,9 @@ fn sweep(servers: &[(u32, u32)], vary: impl Fn(Case) -> Case) -> u32 {
         let topology = topology(ranks, Place::Servers(size));
         for &op in OpKind::ALL {
             for algorithm in COMPOSITIONS {
-                for (staging, count) in Staging::ALL.iter().flat_map(|&staging| [(staging, 1), (staging, 1000)]) {
+                for (staging, count) in
+                    Staging::ALL.iter().flat_map(|&staging| [(staging, 1), (staging, 1000)])
+                {
                     if !templates::exists(op, algorithm) {
                         continue;
                     }
