@@ -127,8 +127,9 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         attached: &Tables<'_>,
     ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
         let (plan, features) = (job.plan.as_ref(), job.features());
-        let wanted = plan
-            .and_then(|plan| cache_key::of(&job.launch, plan, context, attached, features, &mut self.sizes));
+        let wanted = plan.and_then(|plan| {
+            cache_key::of(&job.launch, plan, &context.surroundings(), attached, features, &mut self.sizes)
+        });
         if let Some(hit) = wanted.and_then(|wanted| self.directory.lookup(&wanted.key)) {
             // An entry that was just found can be pinned.
             let entry = self.directory.pin(hit.id).is_ok().then_some(hit.id);

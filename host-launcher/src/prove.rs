@@ -125,7 +125,7 @@ impl Case {
         let reduction = Reduction { dtype: operation.dtype, op: operation.reduce };
         let groups = topology.groups();
         let threads = operation.needs(ranks, &groups).threads;
-        let scratch_len = communicator::scratch_len(operation.scratch_bytes(ranks, &groups), buffer_bytes);
+        let scratch_len = operation.scratch(ranks, &groups, buffer_bytes);
         let inline_reduce = topology.reduces_inline(reduction);
         Self { operation, ranks, scratch_len, threads, inline_reduce, in_place }
     }

@@ -52,7 +52,7 @@ impl Operation {
     }
 
     /// Returns the scratch with which it runs in one chunk, bytes.
-    pub(crate) fn scratch_bytes(&self, ranks: u32, groups: &Tables<'_>) -> u64 {
+    pub(super) fn scratch_bytes(&self, ranks: u32, groups: &Tables<'_>) -> u64 {
         let shape = self.shape(0, ranks);
         let Some(file) = &self.file else { return templates::scratch_bytes(&shape, groups) };
         file.headers().map(|header| templates::script_scratch_bytes(&shape, &header)).max().unwrap_or(0)

@@ -11,9 +11,6 @@ use crate::buffer::driver;
 use crate::error::{Error, Result};
 use crate::resources::{RankResources, Resources, START_NOTIFIES};
 
-/// Least scratch that is created, bytes: less saves nothing.
-const LEAST_SCRATCH: u64 = 64 << 10;
-
 impl Communicator<'_> {
     /// Launches an operation on one rank and returns without waiting.
     ///
@@ -134,9 +131,9 @@ impl Communicator<'_> {
         Ok(())
     }
 
+    /// The scratch that an operation gets.
     fn scratch_for(&self, operation: &Operation) -> u64 {
-        let groups = self.cluster.topology().groups();
-        scratch_len(operation.scratch_bytes(self.size(), &groups), self.config.buffer_bytes)
+        operation.scratch(self.size(), &self.cluster.topology().groups(), self.config.buffer_bytes)
     }
 
     /// Writes the rows of one rank to its device, where they stay until the launch has been answered.
@@ -223,13 +220,6 @@ fn is_in_place(args: &LaunchArgs) -> bool {
     let (input, output) = (&args.input, &args.output);
     let overlaps = input.addr.0 < output.addr.0 + output.len && output.addr.0 < input.addr.0 + input.len;
     overlaps && input.len.min(output.len) > 0
-}
-
-/// As much scratch as lets an operation that wants `wanted` bytes run in one chunk, a power of two, within the bounds of a
-/// communicator with `buffer_bytes` of it.
-pub(crate) fn scratch_len(wanted: u64, buffer_bytes: u64) -> u64 {
-    let bound = buffer_bytes.max(LEAST_SCRATCH);
-    wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
 }
 
 /// Checks that peers find what they touch of a rank's buffers directly: their tables name the start of a buffer. `input`

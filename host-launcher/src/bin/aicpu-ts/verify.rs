@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use wire::ErrorCode;
 use wire::launch::{Algorithm, Staging};
 
-use crate::args::{OperationArgs, VerifyArgs};
+use crate::args::{DEFAULT_PROFILE, OperationArgs, VerifyArgs};
 use crate::output::Output;
 use crate::run;
 use crate::topo::world;
@@ -23,7 +23,7 @@ pub(crate) fn verify(args: &VerifyArgs, output: &mut Output) -> Result<()> {
     let settings = Settings::from_env(std::env::vars_os())?;
     let topology = world(&args.operation.world)?;
     let prove = |what: &OperationArgs| -> Result<Proved> {
-        let (operation, _) = run::operation(what, &topology, &settings)?;
+        let (operation, _) = run::operation(what, DEFAULT_PROFILE, &topology, &settings)?;
         let operation = Operation { chunk: args.chunk, ..operation };
         let buffer_bytes = *settings.buffer_bytes.value();
         let case = Case::new(operation.clone(), &topology, args.operation.in_place, buffer_bytes);
