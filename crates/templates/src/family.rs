@@ -82,7 +82,8 @@ impl Shape {
     /// Returns the resources that this operation uses when it gets all it can use.
     #[must_use]
     pub fn needs(&self, tables: &Tables<'_>) -> Needs {
-        let all = self.all_threads(tables);
+        let levels = NonZero::new(self.ranks).and_then(|ranks| Levels::of(self, tables, ranks).ok());
+        let all = levels.map_or(1, |levels| self.all_threads(&levels));
         // Direct work needs no threads of its own: the copies of one rank go to one place, in order. Compositions and
         // rings have several places.
         let family = family(self.op, self.algorithm);
@@ -91,14 +92,11 @@ impl Shape {
     }
 
     /// Returns the threads that the algorithm can use.
-    pub(crate) fn all_threads(&self, tables: &Tables<'_>) -> u16 {
-        let levels = NonZero::new(self.ranks).and_then(|ranks| Levels::of(self, tables, ranks).ok());
-        match levels {
-            Some(levels) if levels::is_composition(self.algorithm) => {
-                u16::try_from(levels.mesh).unwrap_or(u16::MAX)
-            }
-            _ => Needs::of(self.algorithm, self.ranks).threads,
+    pub(crate) fn all_threads(&self, levels: &Levels) -> u16 {
+        if levels::is_composition(self.algorithm) {
+            return u16::try_from(levels.mesh).unwrap_or(u16::MAX);
         }
+        Needs::of(self.algorithm, self.ranks).threads
     }
 }
 

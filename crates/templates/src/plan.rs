@@ -130,8 +130,9 @@ impl Plan {
         };
         let file = shape.algorithm == Algorithm::File;
         let cut = if file { Some(Cut::of(shape, tables.script)?) } else { None };
+        let levels = Levels::of(shape, tables, ranks)?;
         // No algorithm needs 0 threads.
-        let useful = cut.map_or_else(|| shape.all_threads(tables), |cut| cut.threads);
+        let useful = cut.map_or_else(|| shape.all_threads(&levels), |cut| cut.threads);
         let threads = shape.threads.min(useful);
         let Some(threads) = NonZero::new(threads) else {
             return fail(ErrorCode::PLAN_THREADS, 1, 0);
@@ -148,7 +149,6 @@ impl Plan {
         if total.is_none() {
             return fail(ErrorCode::LAUNCH_COUNT, shape.count, u64::MAX);
         }
-        let levels = Levels::of(shape, tables, ranks)?;
         let chunk = match cut {
             _ if shape.count == 0 || shape.ranks == 1 => shape.count,
             Some(cut) => cut.chunk_elements(shape)?,
