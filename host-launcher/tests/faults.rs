@@ -44,7 +44,7 @@ fn each_fault_is_noticed_as_what_it_is() {
     noticed("flip-bit:rank=0,bit=77", &[E::DMA_CORRUPT]);
     noticed("cut-link:rank=3@step=0", &[E::LINK_DOWN]);
     noticed("absent:rank=1", &[E::PEER_NOT_STARTED]);
-    noticed("mismatch:rank=3,what=dtype", &[E::ARGUMENTS_DIFFER]);
+    noticed("mismatch:rank=3,what=dtype", &[E::ARGUMENTS_DIFFER, E::PLAN_STAGING]);
     noticed("mismatch:rank=0,what=count", &[E::ARGUMENTS_DIFFER]);
     noticed("duplicate-notify:rank=1,us=30", &[E::NOTIFY_LEFT, E::NOTIFY_TWICE]);
 }
