@@ -1,45 +1,66 @@
 //! The key of a launch: everything its graph depends on, and nothing that a replay may change.
 
-use task_cache::{Alias, Determinism, Facts, Form, Key, Mode, Policy, Product, Protocol, Protocols, Request};
+use task_cache::{
+    Alias, Determinism, Facts, Form, Key, Mode, Policy, Product, Protocol, Protocols, Reason, Reasons,
+    Request,
+};
 use templates::{Plan, SizeClass, Tables};
+use wire::context::{ChannelEntry, ContextHeader};
 use wire::launch::{Algorithm, CacheMode, Launch, VectorRow};
 use wire::npu;
 
-use crate::context::OwnedContext;
 use crate::sizes::Sizes;
 
 /// What the cache is asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// The key.
-    pub(crate) key: Key,
+    pub key: Key,
     /// The class, where the graph is the one for all sizes of it.
-    pub(crate) class: Option<u64>,
+    pub class: Option<u64>,
+}
+
+/// What of a resource context a key depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    /// The context's header; its checksums stand for all of it.
+    pub header: &'a ContextHeader,
+    /// Its channels.
+    pub channels: &'a [ChannelEntry],
+    /// Longest transfer that no engine splits, bytes.
+    pub longest: u64,
+}
+
+/// Returns every reason why a launch passes by the cache.
+#[must_use]
+pub fn judge(launch: &Launch, plan: &Plan, around: &Surroundings<'_>) -> Reasons {
+    let reasons = match launch.cache {
+        CacheMode::On => Reasons::NONE,
+        CacheMode::Off => Reasons::NONE.with(Reason::Disabled, true),
+        CacheMode::Hccl => Policy::Hccl.judge(&request(launch, plan, around)),
+    };
+    // More than one chunk is more than one graph, whatever the policy says.
+    reasons.with(Reason::Chunks, plan.chunks() > 1)
 }
 
 /// Returns what the cache is asked for to get the graph of a launch; `None` when it may not be asked. `features` are
 /// bits that tell graphs apart which differ in what is around the operation.
-pub(crate) fn of(
+#[must_use]
+pub fn of(
     launch: &Launch,
     plan: &Plan,
-    context: &OwnedContext,
+    around: &Surroundings<'_>,
     attached: &Tables<'_>,
     features: u32,
     sizes: &mut Sizes,
 ) -> Option<Wanted> {
     let shape = plan.shape();
-    let header = context.header();
-    let may = match launch.cache {
-        CacheMode::On => true,
-        CacheMode::Off => false,
-        CacheMode::Hccl => Policy::Hccl.judge(&request(launch, plan, context)).is_empty(),
-    };
-    // More than one chunk is more than one graph, whatever the policy says.
-    if !may || plan.chunks() > 1 {
+    let header = around.header;
+    if !judge(launch, plan, around).is_empty() {
         return None;
     }
     // The field's cache knows sizes only.
-    let class = plan.size_class(context.longest_transfer());
+    let class = plan.size_class(around.longest);
     let class = class.filter(|_| launch.cache == CacheMode::On).map(SizeClass::number);
     let shared = class.filter(|&number| sizes.shares(mixed(launch, features, number), launch.count));
     let key = Key::new(&Facts {
@@ -114,9 +135,9 @@ fn digest(vector: &[VectorRow]) -> [u64; 2] {
 }
 
 /// What the field's policy asks of a launch.
-fn request(launch: &Launch, plan: &Plan, context: &OwnedContext) -> Request {
+fn request(launch: &Launch, plan: &Plan, around: &Surroundings<'_>) -> Request {
     let protocols =
-        context.channels().iter().filter_map(|channel| npu::Protocol::try_from(channel.protocol).ok());
+        around.channels.iter().filter_map(|channel| npu::Protocol::try_from(channel.protocol).ok());
     Request {
         op: launch.op,
         dtype: launch.dtype,

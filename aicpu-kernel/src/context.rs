@@ -11,6 +11,7 @@ use wire::npu::{HEADS, TAILS};
 use wire::{DeviceAddr, ErrorCode, Reduction};
 use zerocopy::IntoBytes;
 
+use crate::cache_key::Surroundings;
 use crate::kernel::Fault;
 
 /// Contexts that stay decoded; the least recently used gives way.
@@ -127,8 +128,9 @@ impl OwnedContext {
         &self.regions
     }
 
-    pub(crate) fn channels(&self) -> &[ChannelEntry] {
-        &self.channels
+    /// Returns what cache keys depend on.
+    pub(crate) fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings { header: &self.header, channels: &self.channels, longest: self.longest }
     }
 
     /// Returns what plans for this context refer to, with what is attached to the launch.

@@ -21,7 +21,8 @@
 )]
 
 mod bindings;
-mod cache_key;
+pub mod cache_key;
+mod check;
 mod context;
 mod graphs;
 mod job;
@@ -35,6 +36,7 @@ mod submit;
 pub use context::{MAX_CONTEXTS, MAX_RANKS, MAX_THREADS};
 pub use graphs::CacheUse;
 pub use kernel::{Fault, Kernel};
+pub use sizes::Sizes;
 pub use task_graph::{Block, Page};
 
 /// Blocks of 32 descriptors that a chunk is recorded into where nobody asks for another number: 16,384 descriptors.

@@ -27,12 +27,20 @@ struct Seen {
 
 /// The classes seen last.
 #[derive(Debug)]
-pub(crate) struct Sizes {
+pub struct Sizes {
     seen: [Seen; PLACES],
 }
 
+impl Default for Sizes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Sizes {
-    pub(crate) const fn new() -> Self {
+    /// Returns one that has seen nothing.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { seen: [Seen { class: 0, form: Form::One(0) }; PLACES] }
     }
 

@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::resources::{Identity, RankResources, Resources};
 use capture::RankProgram;
 pub use capture::{Capture, Program, Slot};
+pub(crate) use operation::refused;
 pub use operation::{Operation, Place};
 pub use pending::{PendingOperation, Progress};
 pub use vector::Vector;

@@ -52,7 +52,7 @@ pub struct Settings {
     pub buffer_bytes: Setting<u64>,
     /// `HCCL_CONNECT_TIMEOUT`: how long to wait for the other ranks when a communicator is created.
     pub connect_timeout: Setting<Duration>,
-    /// `HCCL_DETERMINISTIC`: whether reductions have a fixed order.
+    /// `HCCL_DETERMINISTIC`: which order reductions have.
     pub determinism: Setting<Determinism>,
     /// `HCCL_EXEC_TIMEOUT`: deadline of one operation.
     pub exec_timeout: Setting<Duration>,
@@ -76,7 +76,7 @@ impl Default for Settings {
             algo: Setting::new("HCCL_ALGO", None),
             buffer_bytes: Setting::new("HCCL_BUFFSIZE", 200 << 20),
             connect_timeout: Setting::new("HCCL_CONNECT_TIMEOUT", Duration::from_secs(120)),
-            determinism: Setting::new("HCCL_DETERMINISTIC", Determinism::Strict),
+            determinism: Setting::new("HCCL_DETERMINISTIC", Determinism::Fixed),
             exec_timeout: Setting::new("HCCL_EXEC_TIMEOUT", Duration::from_secs(1836)),
             expansion_mode: Setting::new("HCCL_OP_EXPANSION_MODE", ExpansionMode::AicpuTs),
             rank_table_file: Setting::new("RANK_TABLE_FILE", None),

@@ -11,9 +11,6 @@ use crate::buffer::driver;
 use crate::error::{Error, Result};
 use crate::resources::{RankResources, Resources, START_NOTIFIES};
 
-/// Least scratch that is created, bytes: less saves nothing.
-const LEAST_SCRATCH: u64 = 64 << 10;
-
 impl Communicator<'_> {
     /// Launches an operation on one rank and returns without waiting.
     ///
@@ -63,8 +60,10 @@ impl Communicator<'_> {
     /// Returns the elements per chunk and rank that the kernels will work with.
     ///
     /// # Errors
-    /// `PLAN_*` and `LAUNCH_COUNT` for an operation that cannot be carried out.
+    /// `PLAN_*` and `LAUNCH_COUNT` for an operation that cannot be carried out, `ALGORITHM_MISMATCH` for a file that is
+    /// for another one.
     pub fn chunk_elements(&self, operation: &Operation, in_place: bool) -> Result<u64> {
+        operation.check_file(self.size())?;
         let rows = operation.rows(0);
         let script = operation.script(0, in_place)?;
         let tables = templates::Tables { vector: rows, script, ..self.cluster.topology().groups() };
@@ -134,12 +133,9 @@ impl Communicator<'_> {
         Ok(())
     }
 
-    /// As much scratch as lets the operation run in one chunk, a power of two within the communicator's bounds.
+    /// The scratch that an operation gets.
     fn scratch_for(&self, operation: &Operation) -> u64 {
-        let groups = self.cluster.topology().groups();
-        let wanted = operation.scratch_bytes(self.size(), &groups);
-        let bound = self.config.buffer_bytes.max(LEAST_SCRATCH);
-        wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
+        operation.scratch(self.size(), &self.cluster.topology().groups(), self.config.buffer_bytes)
     }
 
     /// Writes the rows of one rank to its device, where they stay until the launch has been answered.

@@ -12,6 +12,9 @@ use super::Vector;
 use crate::buffer::SharedBuffer;
 use crate::error::{Error, Result};
 
+/// Least scratch that is created, bytes: less saves nothing.
+const LEAST_SCRATCH: u64 = 64 << 10;
+
 /// One operation, the same on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
@@ -64,7 +67,8 @@ impl Default for Operation {
 
 impl Operation {
     /// Returns what the templates make of this operation at one rank. Resources are left open: scratch, threads.
-    pub(crate) fn shape(&self, rank: u32, ranks: u32) -> Shape {
+    #[must_use]
+    pub fn shape(&self, rank: u32, ranks: u32) -> Shape {
         Shape {
             op: self.op,
             algorithm: self.algorithm,
@@ -85,8 +89,17 @@ impl Operation {
         }
     }
 
+    /// Returns the bytes of scratch that it gets on each of `ranks` ranks: as many as let it run in one chunk, a power
+    /// of two of at most `bound`, or little.
+    pub(crate) fn scratch(&self, ranks: u32, groups: &Tables<'_>, bound: u64) -> u64 {
+        let wanted = self.scratch_bytes(ranks, groups);
+        let bound = bound.max(LEAST_SCRATCH);
+        wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
+    }
+
     /// Returns the rows of one rank; empty where the operation has no vector.
-    pub(crate) fn rows(&self, rank: u32) -> &[VectorRow] {
+    #[must_use]
+    pub fn rows(&self, rank: u32) -> &[VectorRow] {
         self.vector.as_ref().map_or(&[], |vector| vector.rows(rank))
     }
 

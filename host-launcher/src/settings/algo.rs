@@ -82,13 +82,19 @@ const LEVELS: usize = 3;
 
 /// The algorithm of each level; `None` where the value does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Levels([Option<AlgoName>; LEVELS]);
+pub struct Levels([Option<(AlgoName, usize)>; LEVELS]);
 
 impl Levels {
     /// Returns the algorithm of level 0 (inside a server), 1 (between servers) or 2 (between super pods).
     #[must_use]
     pub fn get(&self, level: usize) -> Option<AlgoName> {
-        self.0.get(level).copied().flatten()
+        self.0.get(level).copied().flatten().map(|(name, _)| name)
+    }
+
+    /// Returns the column of the value, from 1, at which a level's name stands.
+    #[must_use]
+    pub fn column(&self, level: usize) -> Option<usize> {
+        self.0.get(level).copied().flatten().map(|(_, column)| column)
     }
 }
 
@@ -153,8 +159,8 @@ fn parse_levels(piece: Piece<'_>) -> Result<Levels, Fault> {
             return Err(level.expected(&format!("level{index} only once")));
         }
         let algorithm = name.one_of(AlgoName::ALL, AlgoName::name);
-        levels.0[index] =
-            Some(algorithm.ok_or_else(|| name.expected(&one_of(AlgoName::ALL, AlgoName::name)))?);
+        let algorithm = algorithm.ok_or_else(|| name.expected(&one_of(AlgoName::ALL, AlgoName::name)))?;
+        levels.0[index] = Some((algorithm, name.column));
     }
     Ok(levels)
 }

@@ -149,6 +149,9 @@ super::codes! {
     1302 ARGUMENT_VALUE NoEffect hccl 1 ei 3
         "a command-line value is not what its option allows"
         "see `aicpu-ts help` for the values"
+    1303 PROFILE NoEffect hccl 1 ei 0
+        "a machine profile cannot be read, or holds what no machine has"
+        "name a built-in profile, or correct the file: `docs/selection.md` lists its constants"
     1501 COMM_POISONED NoEffect hccl 7 ei 0
         "the communicator cannot be used after an earlier error"
         "destroy it and create another; the process may go on"

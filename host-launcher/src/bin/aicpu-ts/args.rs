@@ -24,6 +24,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a collective on all ranks, check every byte, count what it took
     Run(RunArgs),
+    /// Prove the task graphs of an operation right, for every schedule, without running them
+    Verify(VerifyArgs),
+    /// Show every candidate for an operation with its modelled time, and why one is chosen; with --cache, why launches
+    /// hit or miss
+    Explain(ExplainArgs),
     /// Print how the ranks are connected
     Topo(WorldArgs),
     /// Explain dumps of a failed run: the rank at the root, who waits for whom, what each rank did last
@@ -50,9 +55,12 @@ pub(crate) struct WorldArgs {
     pub(crate) devices_per_server: u32,
 }
 
-/// What to run.
+/// Machine that algorithms are chosen for unless another is named.
+pub(crate) const DEFAULT_PROFILE: &str = "software-npu";
+
+/// What to carry out.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct RunArgs {
+pub(crate) struct OperationArgs {
     /// Operation
     #[arg(value_parser = parse_op)]
     pub(crate) op: Traffic,
@@ -74,18 +82,34 @@ pub(crate) struct RunArgs {
     /// Reduction
     #[arg(long = "op", value_name = "OP", id = "reduce", default_value = "sum", value_parser = parse_reduce)]
     pub(crate) reduce: ReduceOp,
-    /// Algorithm; default: chosen by size and links, or by HCCL_ALGO
+    /// Algorithm; default: by HCCL_ALGO, or the least modelled time
     #[arg(long, value_parser = parse_algorithm)]
     pub(crate) algo: Option<Algorithm>,
-    /// Algorithms of a composition's levels from the innermost on, as in `ring,nhr`; default: the composition's own
-    #[arg(long, value_parser = parse_level, value_delimiter = ',', requires = "algo")]
-    pub(crate) levels: Vec<Algorithm>,
+    /// Algorithms of a composition's levels from the innermost on, as in `mesh,nhr`; - for its own choice
+    #[arg(long, value_name = "ALGO,ALGO", value_delimiter = ',', num_args = 1, value_parser = parse_level)]
+    pub(crate) levels: Vec<Level>,
     /// Algorithm from a file, MSCCL XML
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["algo", "staging"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["algo", "staging", "levels"])]
     pub(crate) algo_file: Option<PathBuf>,
-    /// Work in a scratch buffer or directly in the users' buffers; default: directly where possible
+    /// Work in a scratch buffer or directly in the users' buffers; default: the least modelled time
     #[arg(long, value_parser = parse_staging)]
     pub(crate) staging: Option<Staging>,
+    /// Use the same memory for input and output
+    #[arg(long)]
+    pub(crate) in_place: bool,
+    /// Seed of the payload, and of the counts and places of v operations; decimal or 0x-hexadecimal
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = parse_seed)]
+    pub(crate) seed: u64,
+}
+
+/// What to run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) operation: OperationArgs,
+    /// Machine that algorithms are chosen for: a built-in profile or a file; the software NPUs' own by default
+    #[arg(long, value_name = "PROFILE", default_value = DEFAULT_PROFILE)]
+    pub(crate) profile: String,
     /// What runs the kernels: a thread of this process, or the aarch64 image under QEMU
     #[arg(long, value_enum, default_value_t = AicpuKind::Thread)]
     pub(crate) aicpu: AicpuKind,
@@ -110,9 +134,6 @@ pub(crate) struct RunArgs {
     /// HCCL_OP_EXPANSION_MODE is AICPU_CacheDisable
     #[arg(long, value_name = "MODE", value_parser = parse_cache)]
     pub(crate) cache: Option<CacheMode>,
-    /// Use the same memory for input and output
-    #[arg(long)]
-    pub(crate) in_place: bool,
     /// Capture the operation N times over as one program, which each step replays by one launch
     #[arg(
         long,
@@ -121,9 +142,6 @@ pub(crate) struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=128)
     )]
     pub(crate) capture: Option<u32>,
-    /// Seed of the payload, decimal or 0x-hexadecimal
-    #[arg(long, value_name = "SEED", default_value = "1", value_parser = parse_seed)]
-    pub(crate) seed: u64,
     /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
@@ -138,6 +156,127 @@ pub(crate) struct DiagnoseArgs {
     /// Dumps of the ranks of one communicator, or folders of such
     #[arg(value_name = "DUMP", required = true)]
     pub(crate) dumps: Vec<PathBuf>,
+}
+
+/// What to prove.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) operation: OperationArgs,
+    /// Every algorithm and staging that carries the operation out
+    #[arg(long, conflicts_with_all = ["algo", "staging", "algo_file"])]
+    pub(crate) all_algos: bool,
+    /// Most elements of a chunk; default: as many as scratch holds
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) chunk: u64,
+}
+
+/// What to explain.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) operation: OperationArgs,
+    /// Machines to model: built-in profiles or files; default: the one run chooses for, and a product
+    #[arg(long, value_name = "PROFILE", conflicts_with = "cache")]
+    pub(crate) profile: Vec<String>,
+    /// Explain how launches fare at the task cache, one after the other
+    #[arg(long)]
+    pub(crate) cache: bool,
+    /// Who decides what is recorded
+    #[arg(long, value_enum, default_value_t = CachePolicy::Ours, requires = "cache")]
+    pub(crate) policy: CachePolicy,
+    /// The next launch: what differs from the one before, as options of an operation. Everything behind belongs to it, up
+    /// to the next --then
+    #[arg(long, value_name = "OPTIONS", num_args = 1.., allow_hyphen_values = true, requires = "cache")]
+    pub(crate) then: Vec<String>,
+}
+
+/// Who decides what the cache records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CachePolicy {
+    /// This runtime: whatever is one chunk
+    Ours,
+    /// What the field's own cache records
+    Hccl,
+}
+
+impl CachePolicy {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Hccl => "hccl",
+        }
+    }
+
+    pub(crate) const fn mode(self) -> CacheMode {
+        match self {
+            Self::Ours => CacheMode::On,
+            Self::Hccl => CacheMode::Hccl,
+        }
+    }
+}
+
+/// What of a launch differs from the one before.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "--then", no_binary_name = true, disable_help_flag = true, disable_version_flag = true)]
+pub(crate) struct ThenArgs {
+    #[arg(value_parser = parse_op)]
+    op: Option<Traffic>,
+    #[arg(long, value_parser = parse_size, conflicts_with = "count")]
+    bytes: Option<u64>,
+    #[arg(long)]
+    count: Option<u64>,
+    #[arg(long)]
+    root: Option<u32>,
+    #[arg(long, value_parser = parse_dtype)]
+    dtype: Option<DataType>,
+    #[arg(long = "op", id = "reduce", value_parser = parse_reduce)]
+    reduce: Option<ReduceOp>,
+    #[arg(long, value_parser = parse_algorithm)]
+    algo: Option<Algorithm>,
+    #[arg(long, value_delimiter = ',', num_args = 1, value_parser = parse_level)]
+    levels: Vec<Level>,
+    #[arg(long, value_parser = parse_staging)]
+    staging: Option<Staging>,
+    /// Turns in-place on; out of place is what --out-of-place says
+    #[arg(long, conflicts_with = "out_of_place")]
+    in_place: bool,
+    #[arg(long)]
+    out_of_place: bool,
+}
+
+impl ThenArgs {
+    /// Returns the launch that follows `before`.
+    pub(crate) fn after(self, before: &OperationArgs) -> OperationArgs {
+        let mut next = before.clone();
+        next.op = self.op.unwrap_or(next.op);
+        if self.bytes.is_some() || self.count.is_some() {
+            (next.bytes, next.count) = (self.bytes.unwrap_or(next.bytes), self.count);
+        }
+        next.root = self.root.unwrap_or(next.root);
+        next.dtype = self.dtype.unwrap_or(next.dtype);
+        next.reduce = self.reduce.unwrap_or(next.reduce);
+        next.algo = self.algo.or(next.algo);
+        next.staging = self.staging.or(next.staging);
+        next.in_place = (next.in_place || self.in_place) && !self.out_of_place;
+        if !self.levels.is_empty() {
+            next.levels = self.levels;
+        }
+        next
+    }
+}
+
+/// The algorithm of a level, `None` for a composition's own choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Level(pub(crate) Option<Algorithm>);
+
+/// A mesh is a mesh, with or without its full name.
+fn parse_level(text: &str) -> Result<Level, String> {
+    match text {
+        "-" => Ok(Level(None)),
+        "mesh" => Ok(Level(Some(Algorithm::MeshTwoShot))),
+        _ => parse_algorithm(text).map(|algorithm| Level(Some(algorithm))),
+    }
 }
 
 /// What runs the kernels.
@@ -176,11 +315,6 @@ fn parse_reduce(text: &str) -> Result<ReduceOp, String> {
 
 fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
     by_name(text, Algorithm::ALL, Algorithm::name)
-}
-
-/// A mesh is a mesh, with or without its full name.
-fn parse_level(text: &str) -> Result<Algorithm, String> {
-    if text == "mesh" { Ok(Algorithm::MeshTwoShot) } else { parse_algorithm(text) }
 }
 
 fn parse_cache(text: &str) -> Result<CacheMode, String> {

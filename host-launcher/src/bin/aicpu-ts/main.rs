@@ -1,4 +1,4 @@
-//! The command `aicpu-ts`: run collectives, explain failures, look at topologies and settings.
+//! The command `aicpu-ts`: run, explain and prove collectives, explain failures, look at topologies and settings.
 //!
 //! Exit status: 0 success, 1 failure, 2 wrong usage. Results go to standard output, everything else to standard
 //! error, so that output can be piped.
@@ -6,9 +6,11 @@
 mod args;
 mod diagnose;
 mod env;
+mod explain;
 mod output;
 mod run;
 mod topo;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -23,6 +25,8 @@ fn main() -> ExitCode {
     let mut output = Output::new(cli.json);
     let result = match &cli.command {
         Command::Run(args) => run::run(args, &mut output),
+        Command::Verify(args) => verify::verify(args, &mut output),
+        Command::Explain(args) => explain::explain(args, &mut output),
         Command::Topo(args) => topo::topo(args, &mut output),
         Command::Diagnose(args) => diagnose::diagnose(args, &mut output),
         Command::Env => env::env(&mut output),

@@ -11,7 +11,8 @@ use host_launcher::image::Image;
 use host_launcher::qemu::Options;
 use host_launcher::qemu::log::{LogStream, LogTable};
 use host_launcher::run::{Run, Setup, Summary, memory_for};
-use host_launcher::select::{Choice, Question, choose};
+use host_launcher::select::profile::Profile;
+use host_launcher::select::{Choice, Question, Selector};
 use host_launcher::settings::{ExpansionMode, Settings};
 use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
@@ -19,7 +20,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wire::launch::{CacheMode, OpKind};
 use wire::{ErrorCode, ReduceOp};
 
-use crate::args::{AicpuKind, RunArgs};
+use crate::args::{AicpuKind, OperationArgs, RunArgs};
 use crate::output::Output;
 use crate::topo::world;
 
@@ -28,8 +29,8 @@ pub(crate) fn run(args: &RunArgs, output: &mut Output) -> Result<()> {
     for warning in settings.warnings() {
         eprintln!("{warning}");
     }
-    let topology = world(&args.world)?;
-    let (operation, why) = operation(args, &topology, &settings)?;
+    let topology = world(&args.operation.world)?;
+    let (operation, why) = operation(&args.operation, &args.profile, &topology, &settings)?;
     let buffer_bytes = *settings.buffer_bytes.value();
     let config = config(args, &settings, buffer_bytes);
     let summary = carry_out(args, topology, operation, why, config)?;
@@ -54,8 +55,8 @@ fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
     Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache, dump, ..Config::default() }
 }
 
-/// Turns the arguments into an operation and the reason for its algorithm.
-fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result<(Operation, String)> {
+/// Turns the arguments into a question.
+pub(crate) fn question(args: &OperationArgs, topology: &Topology) -> Result<Question> {
     let size = args.dtype.size_bytes();
     let count = args.count.unwrap_or(args.bytes / size);
     if args.count.is_none() && !args.bytes.is_multiple_of(size) {
@@ -71,44 +72,54 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         let message = format!("--root {}: {op} on {} ranks has no such root", args.root, topology.ranks());
         return Err(Error::new(ErrorCode::LAUNCH_ROOT, message));
     }
-    let reduce = if op.reduces() { args.reduce } else { ReduceOp::Sum };
     let mut levels = [None; 4];
     if args.levels.len() > levels.len() {
-        let message = format!(
-            "--levels names {} algorithms; there are at most {} levels",
-            args.levels.len(),
-            levels.len()
-        );
+        let message =
+            format!("--levels names {} levels, there are at most {}", args.levels.len(), levels.len());
         return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
     }
-    for (level, &algorithm) in levels.iter_mut().zip(&args.levels) {
-        *level = Some(algorithm);
+    for (level, asked) in levels.iter_mut().zip(&args.levels) {
+        *level = asked.0;
     }
-    let question = Question {
+    let reduce = if op.reduces() { args.reduce } else { ReduceOp::Sum };
+    Ok(Question {
         op,
         count,
         dtype: args.dtype,
         reduce,
+        root: args.root,
         in_place: args.in_place,
         algorithm: args.algo,
+        levels,
         staging: args.staging,
-    };
+    })
+}
+
+/// Turns the arguments into an operation and the reason for its algorithm; `profile` names the machine it is chosen for.
+pub(crate) fn operation(
+    args: &OperationArgs,
+    profile: &str,
+    topology: &Topology,
+    settings: &Settings,
+) -> Result<(Operation, String)> {
+    let question = question(args, topology)?;
     let file = args.algo_file.as_deref().map(algorithm_file::read).transpose()?.map(Arc::new);
     let choice = match &file {
         Some(file) => Choice::of_file(file),
-        None => choose(&question, topology, settings)?,
+        None => Selector::new(topology, Profile::named(profile)?, settings).choose(&question)?,
     };
+    let Question { op, count, dtype, reduce, root, .. } = question;
     let vector = args.op.vector(args.seed, count, topology.ranks()).map(Arc::new);
     let operation = Operation {
         op,
         count: if vector.is_some() || op == OpKind::Barrier { 0 } else { count },
-        root: args.root,
+        root,
         vector,
         file,
-        dtype: args.dtype,
+        dtype,
         reduce,
         algorithm: choice.algorithm,
-        levels,
+        levels: choice.levels,
         staging: choice.staging,
         ..Operation::default()
     };
@@ -142,11 +153,11 @@ fn carry_out(
         })?;
     let cluster = Cluster::start(topology, memory, &aicpu)?;
     let comm = Communicator::create(&cluster, config)?;
-    let chunk = comm.chunk_elements(&operation, args.in_place)?;
+    let chunk = comm.chunk_elements(&operation, args.operation.in_place)?;
     let setup = Setup {
         chunk,
-        seed: args.seed,
-        in_place: args.in_place,
+        seed: args.operation.seed,
+        in_place: args.operation.in_place,
         buffers: args.rotate_buffers,
         capture: args.capture.unwrap_or(0),
     };
