@@ -156,6 +156,27 @@ fn a_failure_is_status_1_with_its_code_on_standard_error() {
     assert!(status == 1 && stdout.is_empty() && stderr.starts_with("E1001 ENV_VALUE"), "{status}: {stderr}");
 }
 
+#[test]
+fn algorithms_come_from_files() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/algorithms/all-reduce-hierarchical-2x4.xml");
+    let line =
+        format!("run all-reduce --ranks 8 --devices-per-server 4 --count 1001 --steps 2 --algo-file {file}");
+    let (status, stdout, stderr) = run(&format!("{line} --json"));
+    assert_eq!(status, 0, "{stderr}");
+    let summary = object(&stdout);
+    assert_eq!(summary["algorithm"], "file");
+    assert_eq!(summary["verified"], true);
+    assert_eq!(summary["cache_hits"], 8);
+    assert_eq!(summary["why"], "\"hierarchical all-reduce\", asked for by --algo-file");
+    assert_usage(&words(&format!("{line} --algo ring")), "cannot be used with");
+    let (status, _, stderr) = run("run all-reduce --ranks 8 --algo-file no/such/file.xml");
+    assert!(status == 1 && stderr.starts_with("E1241 ALGORITHM_READ  \"no/such/file.xml\""), "{stderr}");
+    let (status, _, stderr) = run(&line.replace("all-reduce --", "all-gather --"));
+    assert!(status == 1 && stderr.starts_with("E1253 ALGORITHM_MISMATCH\n"), "{stderr}");
+    let (status, _, stderr) = run(&line.replace("--ranks 8", "--ranks 7"));
+    assert!(status == 1 && stderr.starts_with("E1253 ALGORITHM_MISMATCH\n"), "{stderr}");
+}
+
 /// The only line of an output, as an object.
 fn object(stdout: &str) -> Value {
     assert!(stdout.ends_with('\n') && stdout.lines().count() == 1, "{stdout}");

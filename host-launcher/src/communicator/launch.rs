@@ -66,8 +66,10 @@ impl Communicator<'_> {
     /// Returns the elements per chunk and rank that the kernels will work with.
     ///
     /// # Errors
-    /// `PLAN_*` and `LAUNCH_COUNT` for an operation that cannot be carried out.
+    /// `PLAN_*` and `LAUNCH_COUNT` for an operation that cannot be carried out, `ALGORITHM_MISMATCH` for a file that is
+    /// for another one.
     pub fn chunk_elements(&self, operation: &Operation, in_place: bool) -> Result<u64> {
+        operation.check_file(self.size())?;
         let (shape, tables) = self.planned(operation, 0, in_place)?;
         let plan = templates::Plan::new(&shape, &tables).map_err(|error| refused(operation, error))?;
         Ok(plan.chunk_elements())
