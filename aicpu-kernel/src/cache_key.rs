@@ -4,7 +4,7 @@ use task_cache::{
     Alias, Determinism, Facts, Form, Key, Mode, Policy, Product, Protocol, Protocols, Reason, Reasons,
     Request,
 };
-use templates::{Plan, SizeClass};
+use templates::{Plan, SizeClass, Tables};
 use wire::context::{ChannelEntry, ContextHeader};
 use wire::launch::{Algorithm, CacheMode, Launch, VectorRow};
 use wire::npu;
@@ -50,7 +50,7 @@ pub fn of(
     launch: &Launch,
     plan: &Plan,
     around: &Surroundings<'_>,
-    vector: &[VectorRow],
+    attached: &Tables<'_>,
     features: u32,
     sizes: &mut Sizes,
 ) -> Option<Wanted> {
@@ -74,8 +74,7 @@ pub fn of(
         alias: if shape.in_place { Alias::InPlace } else { Alias::Disjoint },
         form: match shared {
             Some(class) => Form::Class(class),
-            None if vector.is_empty() => Form::Exact(launch.count),
-            None => Form::Vector(digest(vector)),
+            None => form(launch, attached),
         },
         rank: header.rank,
         ranks: header.ranks,
@@ -96,6 +95,15 @@ pub fn of(
         features,
     });
     Some(Wanted { key, class: shared.map(|number| mixed(launch, features, number)) })
+}
+
+/// What the lengths of a graph stand for that serves one launch alone.
+fn form(launch: &Launch, attached: &Tables<'_>) -> Form {
+    match attached.script {
+        Some(script) => Form::Script { count: launch.count, digest: script.header().digest },
+        None if attached.vector.is_empty() => Form::Exact(launch.count),
+        None => Form::Vector(digest(attached.vector)),
+    }
 }
 
 /// Mixes a class with what else tells launches apart.

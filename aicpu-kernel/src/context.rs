@@ -6,7 +6,7 @@ use ring::SubmissionRing;
 use task_graph::{QUEUES, QueueIndex, Resources};
 use templates::Tables;
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
-use wire::launch::{Launch, VectorRow};
+use wire::launch::Launch;
 use wire::npu::{HEADS, TAILS};
 use wire::{DeviceAddr, ErrorCode, Reduction};
 use zerocopy::IntoBytes;
@@ -133,9 +133,9 @@ impl OwnedContext {
         Surroundings { header: &self.header, channels: &self.channels, longest: self.longest }
     }
 
-    /// Returns what plans for this context refer to.
-    pub(crate) fn tables<'a>(&'a self, vector: &'a [VectorRow]) -> Tables<'a> {
-        Tables { vector, servers: &self.servers, pods: &self.pods }
+    /// Returns what plans for this context refer to, with what is attached to the launch.
+    pub(crate) fn tables<'a>(&'a self, attached: &Tables<'a>) -> Tables<'a> {
+        Tables { servers: &self.servers, pods: &self.pods, ..*attached }
     }
 
     /// Returns the resources, how ranks are grouped and, apart from them, the rings.
@@ -146,7 +146,7 @@ impl OwnedContext {
             regions: &self.regions,
             channels: &self.channels,
         };
-        let groups = Tables { vector: &[], servers: &self.servers, pods: &self.pods };
+        let groups = Tables { servers: &self.servers, pods: &self.pods, ..Tables::default() };
         Ok((Resources::new(context)?, groups, &mut self.rings))
     }
 

@@ -8,9 +8,9 @@ use core::ops::DerefMut;
 
 use task_cache::{Directory, Key, Limits, SlotId, Stats, Tally};
 use task_graph::{AffinePatterns, Block, PackedGraph, Page, Pages, Sized, TaskGraph};
-use templates::Plan;
+use templates::{Plan, Tables};
 use wire::ErrorCode;
-use wire::launch::{CacheOutcome, VectorRow};
+use wire::launch::CacheOutcome;
 
 use crate::LARGEST_GRAPH_PAGES;
 use crate::cache_key::{self, Wanted};
@@ -102,12 +102,12 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         &mut self,
         job: &Job,
         context: &mut OwnedContext,
-        vector: &[VectorRow],
+        attached: &Tables<'_>,
     ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
         self.put_back();
         let (plan, features) = (job.plan.as_ref(), job.features());
         let wanted = plan.and_then(|plan| {
-            cache_key::of(&job.launch, plan, &context.surroundings(), vector, features, &mut self.sizes)
+            cache_key::of(&job.launch, plan, &context.surroundings(), attached, features, &mut self.sizes)
         });
         if let Some(hit) = wanted.and_then(|wanted| self.directory.lookup(&wanted.key)) {
             // An entry that was just found can be pinned.
@@ -115,7 +115,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
             self.held = entry.map(|entry| Held { graph: hit.payload, entry: Some(entry) });
             return Ok((hit.payload, CacheOutcome::Hit));
         }
-        job.record(plan, context, vector, &mut self.recorder)?;
+        job.record(plan, context, attached, &mut self.recorder)?;
         let held = match (wanted, plan) {
             (None, _) | (_, None) => Held { graph: self.pages.pack(&self.recorder)?, entry: None },
             (Some(Wanted { key, class: None }), _) => self.keep_exact(&key)?,
@@ -125,7 +125,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
                     Err(_) => {
                         self.sizes.set_apart(class);
                         // The recorder has been used for the other count.
-                        job.record(Some(plan), context, vector, &mut self.recorder)?;
+                        job.record(Some(plan), context, attached, &mut self.recorder)?;
                         Held { graph: self.pages.pack(&self.recorder)?, entry: None }
                     }
                 }
@@ -146,18 +146,20 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         Ok(Held { graph: packed?, entry })
     }
 
-    /// Packs the graph that serves all sizes of the class of `plan`, which is the one recorded. No operation with a vector
-    /// has a class.
+    /// Packs the graph that serves all sizes of the class of `plan`, which is the one recorded. No operation with a vector,
+    /// and no script, has a class.
     fn pack_shared(
         &mut self,
         job: &Job,
         plan: &Plan,
         context: &mut OwnedContext,
     ) -> Result<PackedGraph, ErrorCode> {
-        let neighbour = plan.neighbour(context.longest_transfer(), &context.tables(&[])).ok_or(ErrorCode::PLAN_INTERNAL)?;
+        let neighbour = plan
+            .neighbour(context.longest_transfer(), &context.tables(&Tables::default()))
+            .ok_or(ErrorCode::PLAN_INTERNAL)?;
         let one = Sized { graph: self.pages.pack(&self.recorder)?, unit: plan.unit_bytes() };
         let other = job
-            .record(Some(&neighbour), context, &[], &mut self.recorder)
+            .record(Some(&neighbour), context, &Tables::default(), &mut self.recorder)
             .and_then(|()| self.pages.pack(&self.recorder))
             .map(|graph| Sized { graph, unit: neighbour.unit_bytes() });
         let shared = other.and_then(|other| {

@@ -6,7 +6,7 @@ use task_graph::{
     Block, LaunchBase, PackedGraph, Page, Pages, Recorder, Task, TaskGraph, TaskSink, ThreadId, Vectors,
 };
 use templates::{Plan, Tables};
-use wire::launch::{CacheOutcome, Launch, VectorRow};
+use wire::launch::{CacheOutcome, Launch};
 use wire::npu::Status;
 use wire::{ErrorCode, Phase};
 
@@ -187,7 +187,7 @@ impl Job {
         &self,
         plan: Option<&Plan>,
         context: &mut OwnedContext,
-        vector: &[VectorRow],
+        attached: &Tables<'_>,
         graph: &mut TaskGraph<S>,
     ) -> Result<(), ErrorCode> {
         graph.clear();
@@ -198,7 +198,8 @@ impl Job {
             recorder.task(ThreadId::MAIN, &Task::WaitStart)?;
         }
         if let Some(plan) = plan.filter(|plan| self.next < plan.chunks()) {
-            plan.emit(self.next, &Tables { vector, ..groups }, &mut recorder)?;
+            let tables = Tables { servers: groups.servers, pods: groups.pods, ..*attached };
+            plan.emit(self.next, &tables, &mut recorder)?;
         }
         if self.next + 1 == self.chunks() {
             recorder.mark(Phase::Finish, 0);

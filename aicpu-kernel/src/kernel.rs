@@ -5,6 +5,7 @@ use core::ops::DerefMut;
 use hal::Platform;
 use ring::Completions;
 use task_graph::{Block, Page, Vectors};
+use templates::Tables;
 use wire::launch::{CacheOutcome, Launch};
 use wire::npu::{
     CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES,
@@ -21,6 +22,7 @@ use crate::graphs::{CacheUse, Graphs};
 use crate::job::{Job, Opened};
 use crate::program::LoadedProgram;
 use crate::request;
+use crate::script::LoadedScript;
 use crate::submit::{Submission, Turn};
 
 /// How long after the deadline of the waits a full ring becomes an error (public figure of the field: 20 s).
@@ -53,6 +55,7 @@ pub struct Kernel<P, S, T> {
     contexts: ContextTable,
     peers: PeerTables,
     vector: LoadedVector,
+    script: LoadedScript,
     program: LoadedProgram,
     completions: Completions,
     job: Option<Job>,
@@ -77,6 +80,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             contexts: ContextTable::new(),
             peers: PeerTables::new(),
             vector: LoadedVector::new(),
+            script: LoadedScript::new(),
             program: LoadedProgram::new(),
             completions: Completions::new(),
             job: None,
@@ -245,10 +249,12 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         }
         request::check_start(&launch, context)?;
         let ranks = usize::try_from(context.header().ranks).unwrap_or(usize::MAX);
-        let planned = self
+        let loaded = self
             .vector
             .load(&self.platform, &launch, ranks)
-            .and_then(|()| request::plan(&launch, context, self.vector.rows()));
+            .and_then(|()| self.script.load(&self.platform, &launch));
+        let planned = loaded
+            .and_then(|()| request::plan(&launch, context, &attached(&self.vector, &self.script, &launch)));
         let plan = planned.and_then(|planned| {
             self.peers.load(&self.platform, &launch, ranks, |peer| planned.needs(peer)).map(|()| planned.plan)
         });
@@ -302,7 +308,8 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         }
         let context = self.contexts.get(job.context)?;
         if self.submission.is_done() {
-            let (graph, outcome) = self.graphs.obtain(job, context, self.vector.rows())?;
+            let attached = attached(&self.vector, &self.script, &job.launch);
+            let (graph, outcome) = self.graphs.obtain(job, context, &attached)?;
             job.note(outcome);
             if outcome != CacheOutcome::Hit {
                 self.now_ns = self.platform.now_ns();
@@ -361,4 +368,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
             let _ = self.platform.store(head, self.answered);
         }
     }
+}
+
+/// Returns what a launch refers to besides its buffers.
+fn attached<'a>(vector: &'a LoadedVector, script: &'a LoadedScript, launch: &Launch) -> Tables<'a> {
+    Tables { vector: vector.rows(), script: script.of(launch), ..Tables::default() }
 }

@@ -28,6 +28,7 @@ mod job;
 mod kernel;
 mod program;
 mod request;
+mod script;
 mod sizes;
 mod submit;
 

@@ -1,6 +1,6 @@
 //! What a launch asks for, checked against its context: sizes, aliasing, notifies, and the plan.
 
-use templates::{Extents, Plan, PlanError, Shape};
+use templates::{Extents, Plan, PlanError, Shape, Tables};
 use wire::ErrorCode;
 use wire::context::ThreadEntry;
 use wire::launch::{Launch, OpKind, Staging, VectorRow};
@@ -44,12 +44,12 @@ impl Planned {
     }
 }
 
-/// Checks a launch against its context and plans it. `vector` is what its address holds.
+/// Checks a launch against its context and plans it. `attached` is what its address of rows or script holds.
 ///
 /// # Errors
 /// `LAUNCH_*` for buffers, root, vector and notifies, `PLAN_*` for what cannot be expanded, with the size needed as
 /// detail.
-pub(crate) fn plan(launch: &Launch, context: &OwnedContext, vector: &[VectorRow]) -> Result<Planned, Fault> {
+pub(crate) fn plan(launch: &Launch, context: &OwnedContext, attached: &Tables<'_>) -> Result<Planned, Fault> {
     let header = context.header();
     let scratch_len = context.regions().iter().map(|region| region.len).min().unwrap_or(0);
     let reduction = wire::Reduction { dtype: launch.dtype, op: launch.reduce };
@@ -71,17 +71,16 @@ pub(crate) fn plan(launch: &Launch, context: &OwnedContext, vector: &[VectorRow]
         chunk: launch.chunk,
         piece: launch.piece,
     };
-    let tables = context.tables(vector);
+    let tables = context.tables(attached);
     let refused = |error: PlanError| Fault { code: error.code, detail: error.need };
     let extents = shape.extents(&tables).map_err(refused)?;
     // The extents' own check has seen that these products fit.
     let own = extents.own.map(|elements| elements.saturating_mul(shape.dtype.size_bytes()));
-    shape.in_place = check_buffers(launch, &shape, own, vector)?;
+    shape.in_place = check_buffers(launch, &shape, own, attached.vector)?;
     let plan = Plan::new(&shape, &tables).map_err(refused)?;
-    // The main thread's first notifies are those with which sub threads report; the start notify lies behind them.
-    let reports = 2 * (u32::from(plan.threads()) - 1);
+    // The main thread's first notifies are the template's; the start notify lies behind them.
     let start = context.threads().first().map_or(0, |main| launch.start_notify - main.notify_base);
-    if start < reports {
+    if start < u32::from(plan.main_notifies()) {
         return Err(Fault { code: ErrorCode::LAUNCH_NOTIFY, detail: u64::from(launch.start_notify) });
     }
     Ok(Planned { plan, extents })

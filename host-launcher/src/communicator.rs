@@ -7,6 +7,7 @@
 
 mod capture;
 mod end;
+mod file;
 mod launch;
 mod operation;
 mod pending;
@@ -116,8 +117,8 @@ pub(crate) struct RankState {
     pub(crate) in_flight: VecDeque<InFlight>,
 }
 
-/// What resources are for: an algorithm, those of its levels, and where it works.
-type Prepared = (Algorithm, [Option<Algorithm>; 4], Staging);
+/// What has resources of its own: an algorithm, those of its levels, where it works, and of algorithm files each file.
+type Kind = (Algorithm, [Option<Algorithm>; 4], Staging, Option<u64>);
 
 /// A group of ranks, one per NPU of a cluster.
 #[derive(Debug)]
@@ -126,12 +127,14 @@ pub struct Communicator<'c> {
     pub(crate) config: Config,
     pub(crate) identity: Identity,
     pub(crate) ranks: Vec<RankState>,
-    resources: HashMap<Prepared, Resources>,
+    resources: HashMap<Kind, Resources>,
     retired: Vec<Resources>,
     /// What each program has on every rank, by the program's number.
     programs: HashMap<u32, Vec<RankProgram>>,
     /// Where the vectors of launches in flight lie on each rank; empty until there is one.
     vectors: Vec<DeviceAddr>,
+    /// Where the scripts of algorithm files lie on each rank, by the file's digest and whether in place.
+    scripts: HashMap<(u64, bool), Vec<DeviceAddr>>,
     /// Programs captured so far.
     captured: u32,
     set_up: SetUp,
@@ -172,6 +175,7 @@ impl<'c> Communicator<'c> {
             retired: Vec::new(),
             programs: HashMap::new(),
             vectors: Vec::new(),
+            scripts: HashMap::new(),
             captured: 0,
             set_up: SetUp::default(),
             poisoned: false,

@@ -5,6 +5,7 @@
 //! each. [`select`] chooses the algorithm, [`diagnosis`] explains failures, [`oracle`] checks results. The command
 //! `aicpu-ts` is a thin layer above.
 
+pub mod algorithm_file;
 pub mod buffer;
 pub mod cluster;
 pub mod communicator;

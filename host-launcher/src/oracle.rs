@@ -3,6 +3,8 @@
 //! It shares nothing with kernel, templates or device but the documented order of reduction (the table at the head
 //! of the `templates` crate) and the documented meaning of one reduction (`docs/numerics.md`).
 
+mod file;
+
 use half::{bf16, f16};
 use templates::Tables;
 use wire::launch::{ElementRange, OpKind};
@@ -42,6 +44,25 @@ fn moves(operation: &Operation, rank: u32, ranks: u32) -> Vec<(u32, ElementRange
             (0..ranks).map(|peer| (peer, row(peer, rank).send, row(rank, peer).receive.first)).collect()
         }
         _ => Vec::new(),
+    }
+}
+
+/// Returns the expected output of every rank as [`expected_among`] does, also of an algorithm that was loaded as data, for
+/// which it may matter whether input and output are the same memory.
+///
+/// # Panics
+/// As [`expected`]; when the file does not work with buffers in this relation.
+#[must_use]
+pub fn outputs(
+    operation: &Operation,
+    in_place: bool,
+    chunk: u64,
+    inputs: &[Vec<u8>],
+    groups: &Tables<'_>,
+) -> Vec<Vec<u8>> {
+    match &operation.file {
+        Some(file) => file::expected(operation, file, in_place, chunk, inputs),
+        None => expected_among(operation, chunk, inputs, groups),
     }
 }
 

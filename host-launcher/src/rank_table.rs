@@ -9,7 +9,7 @@
 //! What the ranks can do for each other is [`crate::topology`].
 
 mod check;
-mod file;
+pub(crate) mod file;
 mod json;
 mod topology_file;
 mod v1;

@@ -182,7 +182,8 @@ impl<'c> Run<'c> {
                 Ok(payload::fill(setup.seed, rank, elements, operation.dtype, operation.reduce))
             })
             .collect::<Result<_>>()?;
-        let expected = oracle::expected_among(&operation, setup.chunk, &inputs, &cluster.topology().groups());
+        let groups = cluster.topology().groups();
+        let expected = oracle::outputs(&operation, setup.in_place, setup.chunk, &inputs, &groups);
         let pair = |_| {
             let input = SharedBuffer::new(cluster, input_bytes.max(output_bytes).max(1))?;
             Ok((input, SharedBuffer::new(cluster, output_bytes.max(1))?))

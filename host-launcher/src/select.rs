@@ -23,6 +23,7 @@ use core::fmt;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use algorithm_file::AlgorithmFile;
 use wire::launch::{Algorithm, ElementRange, OpKind, Staging};
 use wire::{DataType, ReduceOp};
 
@@ -197,6 +198,13 @@ impl<'t> Selector<'t> {
 }
 
 impl Choice {
+    /// Returns the choice of an algorithm that was loaded as data.
+    #[must_use]
+    pub fn of_file(file: &AlgorithmFile) -> Self {
+        let why = format!("{:?}, asked for by --algo-file", file.algorithm().name);
+        Self { algorithm: Algorithm::File, levels: [None; 4], staging: Staging::Scratch, why }
+    }
+
     /// Returns what was chosen.
     #[must_use]
     pub fn candidate(&self) -> Candidate {

@@ -131,7 +131,7 @@ impl Topology {
     #[must_use]
     pub fn groups(&self) -> Tables<'_> {
         let [servers, pods] = &self.starts;
-        Tables { vector: &[], servers, pods }
+        Tables { servers, pods, ..Tables::default() }
     }
 
     /// Returns the numbers of a rank's server and super pod.

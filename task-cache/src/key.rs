@@ -28,6 +28,14 @@ pub enum Form {
     /// Lengths and places of the count vector with this digest. Operations with one know no piece bound: the digest's
     /// other half takes its word.
     Vector([u64; 2]),
+    /// Lengths of this count, places of the script with this digest. Algorithms that are scripts know no piece bound: the
+    /// digest takes its word.
+    Script {
+        /// Elements.
+        count: u64,
+        /// Digest of the script.
+        digest: u64,
+    },
     /// Lengths are affine in the count: every count with this schedule shape is served.
     Class(u64),
 }
@@ -130,6 +138,7 @@ impl Key {
             Form::Exact(count) => (0, count, facts.piece),
             Form::Class(class) => (1, class, facts.piece),
             Form::Vector([low, high]) => (3, low, high),
+            Form::Script { count, digest } => (4, count, digest),
         };
         let root = if facts.op.is_rooted() { facts.root } else { 0 };
         let reduce = if facts.op.reduces() { facts.reduce as u8 } else { 0 };

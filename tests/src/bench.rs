@@ -110,7 +110,8 @@ impl<'c> Bench<'c> {
     ) -> Result<Vec<Completed>> {
         let inputs = inputs(case, self.comm.size());
         let chunk = self.comm.chunk_elements(&case.operation, case.in_place)?;
-        let expected = oracle::expected_among(&case.operation, chunk, &inputs, &self.cluster.topology().groups());
+        let groups = self.cluster.topology().groups();
+        let expected = oracle::outputs(&case.operation, case.in_place, chunk, &inputs, &groups);
         let before: Vec<[Image; 2]> =
             (0..).zip(&inputs).map(|(rank, input)| self.prepare(case, rank, input)).collect();
         launch(self)?;

@@ -12,7 +12,7 @@ use crate::command;
 /// The crates of each layer, lowest first. An arrow goes from a layer to a lower one.
 const LAYERS: &[&[&str]] = &[
     &["aicpu-wire"],
-    &["aicpu-hal", "aicpu-task-graph"],
+    &["aicpu-hal", "aicpu-task-graph", "aicpu-algorithm-file"],
     &["aicpu-templates", "task-cache", "aicpu-ring", "aicpu-platform-aarch64", "aicpu-device-model"],
     &["aicpu-kernel"],
     &["aicpu-image-elf", "host-launcher"],

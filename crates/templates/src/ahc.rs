@@ -33,8 +33,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             owners: sharing,
         };
         let server = Group::Spaced { first, stride: NonZero::<u32>::MIN, root: 0, members: size };
-        let lane =
-            Lane { thread: ThreadId::MAIN, group: server, work: share(work), landing: share(landing) };
+        let lane = Lane { thread: ThreadId::MAIN, group: server, work: share(work), landing: share(landing) };
         let folds = sharing < size;
         let fold = |pass| folds.then_some(pass);
         let mut step = 0;

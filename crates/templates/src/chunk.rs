@@ -59,9 +59,9 @@ impl<S: TaskSink> Emitter<'_, S> {
     /// Sends one part to every peer, and takes one from each.
     fn sub_step(&mut self, turn: u32, others: NonZero<u32>) -> Emitted {
         let (rank, ranks) = (self.plan.shape().rank, self.plan.ranks());
-        let peers = (1..ranks.get()).zip(0..).map(move |(distance, index)| {
-            (distance, index, wrapped(rank + distance, ranks))
-        });
+        let peers = (1..ranks.get())
+            .zip(0..)
+            .map(move |(distance, index)| (distance, index, wrapped(rank + distance, ranks)));
         for (_, index, peer) in peers.clone() {
             self.record(self.plan.thread_of(index), peer, ChannelNotify::Ack)?;
         }
@@ -128,11 +128,8 @@ impl<S: TaskSink> Emitter<'_, S> {
 
     /// A part of the slice of a rank, in this rank's input.
     fn part_of_input(&self, owner: Rank, part: u32, others: NonZero<u32>) -> (u64, u64) {
-        let base = if self.has_blocks() {
-            self.block(Half::Send, owner).0
-        } else {
-            self.chunk.first * self.element
-        };
+        let base =
+            if self.has_blocks() { self.block(Half::Send, owner).0 } else { self.chunk.first * self.element };
         self.all_parts(base).get(self.number(owner, part, others))
     }
 

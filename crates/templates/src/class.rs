@@ -42,8 +42,8 @@ impl Plan {
         let slices = if self.is_cut() { 1 } else { u64::from(shape.ranks) };
         let bytes = shape.count.checked_mul(shape.dtype.size_bytes())?.checked_mul(slices)?;
         let whole = self.chunks() == 1 && shape.ranks > 1 && bytes <= longest;
-        // The blocks of a vector have no unit in common, and a barrier has no bytes.
-        let without = shape.op.has_vector() || shape.op == OpKind::Barrier;
+        // The blocks of a vector have no unit in common, nor have the parts of a script, and a barrier has no bytes.
+        let without = shape.op.has_vector() || self.cut().is_some() || shape.op == OpKind::Barrier;
         if !whole || without || self.unit() == 0 {
             return None;
         }

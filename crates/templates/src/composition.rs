@@ -33,9 +33,10 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
 
     fn levels(&mut self) -> Result<u16, ErrorCode> {
         let (out, back): (Passes, Passes) = match self.plan.shape().op {
-            OpKind::AllReduce => {
-                ([Some(Pass::FoldIn), Some(Pass::ReduceScatter)], [Some(Pass::AllGather), Some(Pass::FoldOut)])
-            }
+            OpKind::AllReduce => (
+                [Some(Pass::FoldIn), Some(Pass::ReduceScatter)],
+                [Some(Pass::AllGather), Some(Pass::FoldOut)],
+            ),
             OpKind::ReduceScatter | OpKind::ReduceScatterV => ([Some(Pass::ReduceScatter), None], [None; 2]),
             OpKind::Broadcast => ([Some(Pass::Scatter), None], [Some(Pass::AllGather), None]),
             _ => ([None; 2], [Some(Pass::AllGather), None]),

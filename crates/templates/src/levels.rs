@@ -72,7 +72,8 @@ impl Levels {
         if shape.algorithm == Algorithm::Ahc {
             return Self::of_servers(shape, Servers::new(tables.servers, ranks));
         }
-        let edges = [tables.servers, if shape.algorithm == Algorithm::ThreeLevel { tables.pods } else { &[] }];
+        let edges =
+            [tables.servers, if shape.algorithm == Algorithm::ThreeLevel { tables.pods } else { &[] }];
         let mut list = [Level::ALONE; 3];
         let mut stride = ONE;
         let (mut cuts, mut mesh) = (1_u32, 1);

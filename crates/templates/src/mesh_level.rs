@@ -34,7 +34,8 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let sends = all || member == 0;
         let receives = move |peer| all || peer == 0;
         let members = lane.group.members();
-        let peers = (1..members.get()).zip(0..).map(move |peer: Peer| (peer, wrapped(member + peer.0, members)));
+        let peers =
+            (1..members.get()).zip(0..).map(move |peer: Peer| (peer, wrapped(member + peer.0, members)));
         for ((_, index), peer) in peers.clone().filter(|&(_, peer)| receives(peer)) {
             self.record(self.plan.thread_of(index), lane.group.rank(peer), ChannelNotify::Ack)?;
         }

@@ -23,7 +23,8 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let mut steps = 0;
         for (ring, stride) in (0..).zip(strides(ranks)) {
             let group = Group::Circle { stride, ranks };
-            let area = |blocks: (Slices<'a>, u32)| Rotated { blocks: blocks.0, first: blocks.1, stride, ranks };
+            let area =
+                |blocks: (Slices<'a>, u32)| Rotated { blocks: blocks.0, first: blocks.1, stride, ranks };
             let lane = Lane {
                 thread: self.ring_thread(ring),
                 group,

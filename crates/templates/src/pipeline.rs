@@ -105,11 +105,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     /// The server's ranks, with the blocks that their places have of one server.
     fn inside(&self, server: u32) -> Lane<'a, Nested<'a>> {
         let (rank, levels) = (self.plan.shape().rank, self.plan.levels());
-        let one = |area: Nested<'a>| Nested {
-            first: server * area.block_stride,
-            width: 1,
-            ..area
-        };
+        let one = |area: Nested<'a>| Nested { first: server * area.block_stride, width: 1, ..area };
         Lane {
             thread: ThreadId::MAIN,
             group: levels.group(0, rank, 0),

@@ -6,13 +6,14 @@ use task_graph::{RegionKind, TaskSink, ThreadId};
 use wire::launch::{Algorithm, ElementRange, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp, Reduction};
 
+use crate::file::Cut;
 use crate::levels::{self, Levels};
 use crate::schedule;
 use crate::skeleton::Emitter;
 use crate::tables::Tables;
 
 /// Chunks start at multiples of this many bytes (public rule of the field).
-const CHUNK_ALIGN: u64 = 128;
+pub(crate) const CHUNK_ALIGN: u64 = 128;
 
 /// Most ranks there is a plan for: the steps of a ring are still numbered by 16 bits.
 const MAX_RANKS: u32 = 1 << 15;
@@ -116,6 +117,8 @@ pub struct Plan {
     ranks: NonZero<u32>,
     threads: NonZero<u16>,
     levels: Levels,
+    /// How the script cuts, where the algorithm is one.
+    cut: Option<Cut>,
 }
 
 impl Plan {
@@ -123,7 +126,8 @@ impl Plan {
     ///
     /// # Errors
     /// Those of [`Shape::extents`]; `PLAN_RANKS` for too many ranks, `PLAN_OP` when the algorithm does not exist for this
-    /// operation or a level's for a composition, `PLAN_STAGING` when it cannot work without scratch, `PLAN_SCRATCH` when the scratch buffer is too
+    /// operation or a level's for a composition, `SCRIPT_MISMATCH` when the script is for another one, `PLAN_STAGING` when
+    /// it cannot work without scratch, `PLAN_SCRATCH` when the scratch buffer is too
     /// small for one element per slice, `PLAN_THREADS` without a thread, `LAUNCH_COUNT` when sizes do not fit 64 bits.
     pub fn new(shape: &Shape, tables: &Tables<'_>) -> Result<Self, PlanError> {
         let fail = |code, need, limit| Err(PlanError { code, need, limit });
@@ -135,12 +139,15 @@ impl Plan {
         let Some(ranks) = NonZero::new(shape.ranks) else {
             return fail(ErrorCode::PLAN_RANKS, 1, 0);
         };
+        let file = shape.algorithm == Algorithm::File;
+        let cut = if file { Some(Cut::of(shape, tables.script)?) } else { None };
         // No algorithm needs 0 threads.
-        let threads = shape.threads.min(shape.all_threads(tables));
+        let useful = cut.map_or_else(|| shape.all_threads(tables), |cut| cut.threads);
+        let threads = shape.threads.min(useful);
         let Some(threads) = NonZero::new(threads) else {
             return fail(ErrorCode::PLAN_THREADS, 1, 0);
         };
-        if !exists(shape.op, shape.algorithm) {
+        if !file && !exists(shape.op, shape.algorithm) {
             return fail(ErrorCode::PLAN_OP, 0, 0);
         }
         // Every offset and length below is at most this.
@@ -153,9 +160,12 @@ impl Plan {
             return fail(ErrorCode::LAUNCH_COUNT, shape.count, u64::MAX);
         }
         let levels = levels_of(shape, tables, ranks)?;
-        let chunk =
-            if shape.count == 0 || shape.ranks == 1 { shape.count } else { chunk_elements(shape, &levels)? };
-        Ok(Self { shape: *shape, chunk, ranks, threads, levels })
+        let chunk = match cut {
+            _ if shape.count == 0 || shape.ranks == 1 => shape.count,
+            Some(cut) => cut.chunk_elements(shape)?,
+            None => chunk_elements(shape, &levels)?,
+        };
+        Ok(Self { shape: *shape, chunk, ranks, threads, levels, cut })
     }
 
     /// Returns the number of chunks; 0 when there is nothing to move.
@@ -174,6 +184,17 @@ impl Plan {
     #[must_use]
     pub fn threads(&self) -> u16 {
         self.threads.get()
+    }
+
+    /// Returns the notifies of the main thread that the template uses, from its first on.
+    #[must_use]
+    pub fn main_notifies(&self) -> u16 {
+        self.cut.map_or_else(|| (self.threads.get() - 1).saturating_mul(2), |cut| cut.main_notifies)
+    }
+
+    /// How the script cuts, where the algorithm is one.
+    pub(crate) fn cut(&self) -> Option<Cut> {
+        self.cut
     }
 
     /// The number of threads, as a divisor.
@@ -317,10 +338,9 @@ pub(crate) fn family(op: OpKind, algorithm: Algorithm) -> Option<Family> {
             O::AllReduce | O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV | O::Broadcast,
             A::TwoLevel | A::ThreeLevel,
         ) => Composition,
-        (
-            O::AllReduce | O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV,
-            A::Pipeline,
-        ) => Composition,
+        (O::AllReduce | O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV, A::Pipeline) => {
+            Composition
+        }
         (O::AllReduce | O::AllGather | O::ReduceScatter, A::MultiRing) => Composition,
         (O::AllReduce, A::Ahc) => Composition,
         (O::AllReduce | O::ReduceScatter, A::MeshChunk) => Chunk,
@@ -328,7 +348,7 @@ pub(crate) fn family(op: OpKind, algorithm: Algorithm) -> Option<Family> {
     })
 }
 
-/// Returns whether an operation can be carried out by an algorithm.
+/// Returns whether an operation can be carried out by an algorithm. What a file can do, only the file knows.
 #[must_use]
 pub fn exists(op: OpKind, algorithm: Algorithm) -> bool {
     family(op, algorithm).is_some()
@@ -354,7 +374,10 @@ pub fn scratch_bytes(shape: &Shape, tables: &Tables<'_>) -> u64 {
     let area = if has_slice_slots(shape) {
         whole / u64::from(shape.ranks) + u64::from(shape.ranks)
     } else {
-        whole.saturating_add(levels.map_or(0, |levels| slack(shape, &levels).min(whole.saturating_mul(u64::from(levels.mesh)))))
+        whole.saturating_add(
+            levels
+                .map_or(0, |levels| slack(shape, &levels).min(whole.saturating_mul(u64::from(levels.mesh)))),
+        )
     };
     let bytes = area.saturating_mul(shape.dtype.size_bytes()).max(1).saturating_add(CHUNK_ALIGN - 1);
     (bytes / CHUNK_ALIGN * CHUNK_ALIGN).saturating_mul(scratch_areas(shape))
@@ -455,7 +478,8 @@ impl Plan {
         let shape = &self.shape;
         let direct = shape.staging == Staging::Direct;
         // The whole scratch buffer is shared out, whatever the chunk: a place does not depend on the count.
-        let areas = NonZero::new(scratch_areas(shape));
+        let areas = self.cut.map_or_else(|| scratch_areas(shape), |cut| u64::from(cut.slots));
+        let areas = NonZero::new(areas);
         let area = areas.map_or(0, |areas| shape.scratch_len / areas / CHUNK_ALIGN * CHUNK_ALIGN);
         let work_areas = if direct { 0 } else { areas_of_work(shape) };
         Layout {

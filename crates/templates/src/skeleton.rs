@@ -48,6 +48,9 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         if shape.ranks == 1 {
             return self.single_rank();
         }
+        if let Some(cut) = self.plan.cut() {
+            return self.file_algorithm(cut);
+        }
         match family(shape.op, shape.algorithm).ok_or(ErrorCode::PLAN_OP)? {
             Family::Steps | Family::Composition => self.step_algorithm(),
             Family::Chunk => self.chunk_algorithm(),

@@ -3,6 +3,7 @@
 use task_graph::Rank;
 use wire::ErrorCode;
 use wire::launch::{ElementRange, OpKind, VectorRow};
+use wire::script::Script;
 
 use crate::plan::{PlanError, Shape};
 
@@ -15,6 +16,8 @@ pub struct Tables<'a> {
     pub servers: &'a [Rank],
     /// First rank of every super pod, likewise; each is also the first of a server.
     pub pods: &'a [Rank],
+    /// The script of algorithm `file`.
+    pub script: Option<Script<'a>>,
 }
 
 /// One half of a vector: the blocks of the buffer that has one per rank.

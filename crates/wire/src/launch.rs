@@ -55,6 +55,7 @@ wire_enum! {
         MeshTwoShot = 5 "mesh-two-shot", Nb = 6 "nb", MeshChunk = 7 "mesh-chunk", Pairwise = 8 "pairwise",
         Tree = 9 "tree", Star = 10 "star", MultiRing = 11 "multi-ring", TwoLevel = 12 "two-level",
         ThreeLevel = 13 "three-level", Pipeline = 14 "pipeline", Ahc = 15 "ahc", Strict = 16 "strict",
+        File = 17 "file",
     }
 }
 
@@ -195,7 +196,8 @@ pub struct LaunchArgs {
     pub timeout_ms: u32,
     /// Root of a rooted operation, 0 elsewhere.
     pub root: u32,
-    /// Table of [`VectorRow`]s, one per rank in rank order; address 0 where the operation has none.
+    /// Table of [`VectorRow`]s, one per rank in rank order; of algorithm `file` the [script](crate::script), which no
+    /// operation with rows has; address 0 elsewhere.
     pub vector: DeviceAddr,
     /// [`Algorithm`] numbers of a composition's levels from the innermost on; 0 for its own choice, and elsewhere.
     pub levels: [u8; 4],
@@ -262,7 +264,7 @@ pub struct Launch {
     pub count: u64,
     /// Root of a rooted operation.
     pub root: u32,
-    /// Table of [`VectorRow`]s, where the operation has one.
+    /// Table of [`VectorRow`]s, where the operation has one, or the [script](crate::script) of algorithm `file`.
     pub vector: DeviceAddr,
     /// Algorithms of a composition's levels from the innermost on; `None` for its own choice.
     pub levels: [Option<Algorithm>; 4],
@@ -308,7 +310,11 @@ impl Launch {
         if args.root != 0 && !op.is_rooted() {
             return Err(ErrorCode::LAUNCH_ROOT);
         }
-        if op.has_vector() != (args.vector.0 != 0) || (op.has_vector() && args.count != 0) {
+        let file = args.algorithm == Algorithm::File as u8;
+        if file && op.has_vector() {
+            return Err(ErrorCode::LAUNCH_OP);
+        }
+        if (op.has_vector() || file) != (args.vector.0 != 0) || (op.has_vector() && args.count != 0) {
             return Err(ErrorCode::LAUNCH_VECTOR);
         }
         if !args.vector.0.is_multiple_of(8) {

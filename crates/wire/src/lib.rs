@@ -23,6 +23,7 @@ pub mod image_note;
 pub mod launch;
 pub mod npu;
 pub mod program;
+pub mod script;
 mod sqe;
 pub mod trace;
 mod wqe;

@@ -106,6 +106,11 @@ impl RankProgram {
     }
 }
 
+/// Whether an operation has one buffer for both, at the same place or with a share at its place in the whole.
+fn is_in_place(input: Slot, output: Slot) -> bool {
+    input.index == output.index && (input == output || input.stride != output.stride)
+}
+
 /// A capture under way. Nothing else can be launched meanwhile.
 #[derive(Debug)]
 pub struct Capture<'a, 'c> {
@@ -120,9 +125,7 @@ impl Capture<'_, '_> {
     /// `PLAN_*`, `LAUNCH_*` for an operation that cannot be carried out, or that peers could not reach the buffers of.
     /// The capture goes on without it.
     pub fn add(&mut self, operation: &Operation, input: Slot, output: Slot) -> Result<&mut Self> {
-        let shared = input.index == output.index;
-        let in_place = shared && (input == output || input.stride != output.stride);
-        self.comm.chunk_elements(operation, in_place)?;
+        self.comm.chunk_elements(operation, is_in_place(input, output))?;
         for rank in 0..self.comm.size() {
             let at = |slot: Slot| slot.offset.saturating_add(slot.stride.saturating_mul(u64::from(rank)));
             check_reach(operation, rank, at(input), at(output))?;
@@ -148,7 +151,10 @@ impl Capture<'_, '_> {
             return Err(Error::new(ErrorCode::PROGRAM_CAPACITY, message));
         }
         // All resources first: a later operation may want more scratch than an earlier one of the same algorithm.
-        operations.iter().try_for_each(|(operation, ..)| comm.prepare(operation))?;
+        for (operation, input, output) in &operations {
+            comm.prepare(operation)?;
+            comm.write_scripts(operation, is_in_place(*input, *output))?;
+        }
         let number = comm.captured;
         let work = Work::Replay { program: number, operations: operations.len(), first: first.clone() };
         let mut needs = vec![0; bindings];
@@ -266,8 +272,8 @@ impl<'c> Communicator<'c> {
             staging: operation.staging as u8,
             reserved: [0; 3],
             count: operation.count,
-            // Where the rows lie is known once there is memory for them.
-            vector: DeviceAddr(0),
+            // Where rows lie is known once there is memory for them.
+            vector: self.written_script(rank, operation, is_in_place(input, output)),
             root: operation.root,
             levels: operation.levels.map(|level| level.map_or(0, |algorithm| algorithm as u8)),
             chunk: operation.chunk,

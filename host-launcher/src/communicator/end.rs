@@ -39,6 +39,9 @@ impl Communicator<'_> {
         for (rank, at) in (0..).zip(&self.vectors) {
             self.cluster.npu(rank).free(*at).map_err(driver)?;
         }
+        for (rank, at) in self.scripts.values().flat_map(|places| (0..).zip(places)) {
+            self.cluster.npu(rank).free(*at).map_err(driver)?;
+        }
         for (rank, state) in (0..).zip(&self.ranks) {
             self.cluster.npu(rank).free_host_notify(state.done_notify).map_err(driver)?;
         }

@@ -29,6 +29,9 @@ impl Communicator<'_> {
         self.prepare(operation)?;
         let mut args = self.arguments(rank, operation, input, output)?;
         self.check_room(rank)?;
+        if operation.file.is_some() {
+            args.vector = self.script(rank, operation, is_in_place(&args))?;
+        }
         if operation.vector.is_some() {
             args.vector = self.write_vector(rank, operation.rows(rank), args.sequence)?;
         }
@@ -60,9 +63,12 @@ impl Communicator<'_> {
     /// `PLAN_*` and `LAUNCH_COUNT` for an operation that cannot be carried out.
     pub fn chunk_elements(&self, operation: &Operation, in_place: bool) -> Result<u64> {
         let rows = operation.rows(0);
-        let tables = templates::Tables { vector: rows, ..self.cluster.topology().groups() };
+        let script = operation.script(0, in_place)?;
+        let tables = templates::Tables { vector: rows, script, ..self.cluster.topology().groups() };
+        let threads = script.map_or(1, |script| script.header().threads);
         let shape = Shape {
             scratch_len: self.scratch_for(operation),
+            threads,
             inline_reduce: self.reduces_inline(operation),
             in_place,
             ..operation.shape(0, self.size())
@@ -106,7 +112,8 @@ impl Communicator<'_> {
 
     /// Creates the resources that an operation needs and does not have yet.
     pub(super) fn prepare(&mut self, operation: &Operation) -> Result<()> {
-        let key = (operation.algorithm, operation.levels, operation.staging);
+        operation.check_file(self.size())?;
+        let key = operation.kind();
         let wanted = self.scratch_for(operation);
         if self.resources.get(&key).is_some_and(|resources| resources.scratch.len >= wanted) {
             return Ok(());
@@ -115,7 +122,7 @@ impl Communicator<'_> {
         if let Some(old) = self.resources.remove(&key) {
             self.retired.push(old);
         }
-        let needs = operation.shape(0, self.size()).needs(&self.cluster.topology().groups());
+        let needs = operation.needs(self.size(), &self.cluster.topology().groups());
         let resources = Resources::create(self.cluster, &self.identity, &needs, wanted)?;
         self.set_up.channels += resources.channels() as u64;
         self.set_up.contexts += u64::from(self.size());
@@ -202,10 +209,17 @@ impl Communicator<'_> {
 
     /// Returns what a rank has for an operation that has been prepared.
     pub(super) fn resources_of(&self, rank: u32, operation: &Operation) -> Result<&RankResources> {
-        let resources = self.resources.get(&(operation.algorithm, operation.levels, operation.staging));
+        let resources = self.resources.get(&operation.kind());
         let own = resources.and_then(|resources| resources.ranks.get(rank as usize));
         own.ok_or_else(|| Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist"))
     }
+}
+
+/// Returns whether input and output of a launch share memory, as the kernel will see it.
+fn is_in_place(args: &LaunchArgs) -> bool {
+    let (input, output) = (&args.input, &args.output);
+    let overlaps = input.addr.0 < output.addr.0 + output.len && output.addr.0 < input.addr.0 + input.len;
+    overlaps && input.len.min(output.len) > 0
 }
 
 /// Checks that peers find what they touch of a rank's buffers directly: their tables name the start of a buffer. `input`

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
+use algorithm_file::AlgorithmFile;
 use templates::{PlanError, Shape, Tables};
 use wire::launch::{Algorithm, ElementRange, OpKind, Staging, VectorRow};
 use wire::{DataType, ReduceOp};
@@ -26,6 +27,8 @@ pub struct Operation {
     pub root: u32,
     /// Counts and places, of operations that have them.
     pub vector: Option<Arc<Vector>>,
+    /// The algorithm that was loaded as data, with [`Algorithm::File`].
+    pub file: Option<Arc<AlgorithmFile>>,
     /// Element type.
     pub dtype: DataType,
     /// Reduction; sum for operations that do not reduce.
@@ -50,6 +53,7 @@ impl Default for Operation {
             count: 0,
             root: 0,
             vector: None,
+            file: None,
             dtype: DataType::Fp32,
             reduce: ReduceOp::Sum,
             algorithm: Algorithm::Ring,
@@ -87,7 +91,7 @@ impl Operation {
     /// Returns the bytes of scratch that it gets on each of `ranks` ranks: as many as let it run in one chunk, a power
     /// of two of at most `bound`, or little.
     pub(crate) fn scratch(&self, ranks: u32, groups: &Tables<'_>, bound: u64) -> u64 {
-        let wanted = templates::scratch_bytes(&self.shape(0, ranks), groups);
+        let wanted = self.scratch_bytes(ranks, groups);
         let bound = bound.max(LEAST_SCRATCH);
         wanted.checked_next_power_of_two().unwrap_or(bound).clamp(LEAST_SCRATCH, bound)
     }

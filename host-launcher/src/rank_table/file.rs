@@ -18,7 +18,7 @@ const SIZE_MAX: u64 = 64 << 20;
 /// # Errors
 /// `RANK_TABLE_READ` (missing, dangling link, permission), `RANK_TABLE_FILE_KIND` (directory, pipe, device),
 /// `RANK_TABLE_SIZE`, `RANK_TABLE_CHANGED`.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let (file, before) = open(path)?;
     read_open(path, file, &before)
 }

@@ -43,7 +43,7 @@ pub struct Explanation {
 impl Explanation {
     pub(super) fn new(selector: &Selector<'_>, question: &Question, demand: Option<Demand>) -> Self {
         let (exist, missing): (Vec<_>, Vec<_>) =
-            Algorithm::ALL.iter().copied().partition(|algorithm| templates::exists(question.op, *algorithm));
+            built_in().partition(|algorithm| templates::exists(question.op, *algorithm));
         let mut failure = None;
         let leveled = existing_levels(selector.machine.topology()).len() > 1;
         let mut rows: Vec<Row> = candidates(&exist, leveled, demand.as_ref())
@@ -94,6 +94,11 @@ impl Explanation {
     pub fn choice(&self) -> Result<Choice> {
         self.outcome.clone()
     }
+}
+
+/// The algorithms that need no file.
+fn built_in() -> impl Iterator<Item = Algorithm> {
+    Algorithm::ALL.iter().copied().filter(|algorithm| *algorithm != Algorithm::File)
 }
 
 /// What is tried at the levels of a composition besides its own choice.

@@ -106,7 +106,8 @@ impl<'c> Rig<'c> {
             };
             let inputs: Vec<_> = images[input.index as usize].iter().enumerate().map(part).collect();
             let chunk = self.comm.chunk_elements(operation, input.index == output.index).unwrap();
-            let results = oracle::expected_among(operation, chunk, &inputs, &self.cluster.topology().groups());
+            let results =
+                oracle::expected_among(operation, chunk, &inputs, &self.cluster.topology().groups());
             for (rank, (image, result)) in images[output.index as usize].iter_mut().zip(&results).enumerate()
             {
                 image[at(*output, rank)..at(*output, rank) + result.len()].copy_from_slice(result);

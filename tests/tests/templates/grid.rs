@@ -82,10 +82,7 @@ fn oracle(shape: &Shape, vector: Option<&Vector>, rank: u32) -> Vec<i64> {
 /// Runs a shape on ranks grouped as `groups` says, and compares every rank's output.
 pub(crate) fn check(shape: &Shape, groups: &Tables<'_>, caps: Caps) {
     let vector = vector(shape);
-    let tables = |rank| Tables {
-        vector: vector.as_ref().map_or(&[], |vector| vector.rows(rank)),
-        ..*groups
-    };
+    let tables = |rank| Tables { vector: vector.as_ref().map_or(&[], |vector| vector.rows(rank)), ..*groups };
     let scratch = usize::try_from(shape.scratch_len).expect("small");
     let mut tasks = Vec::new();
     let mut buffers: Vec<[Vec<u8>; 3]> = Vec::new();
@@ -103,7 +100,9 @@ pub(crate) fn check(shape: &Shape, groups: &Tables<'_>, caps: Caps) {
     let world = World::new(&buffers, &tasks, aliases);
     for seed in [u64::from(shape.ranks) * 1000 + shape.count, 7] {
         let mut world = world.clone();
-        world.run(seed, &add).unwrap_or_else(|stopped| panic!("{shape:?} {groups:?} seed {seed}: {stopped:?}"));
+        world
+            .run(seed, &add)
+            .unwrap_or_else(|stopped| panic!("{shape:?} {groups:?} seed {seed}: {stopped:?}"));
         for rank in 0..shape.ranks {
             let got: Vec<i64> = world
                 .buffer(rank as usize, RegionKind::Output)

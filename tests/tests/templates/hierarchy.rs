@@ -61,8 +61,12 @@ const LEVELS: [Option<Algorithm>; 6] = [
 ];
 
 fn starts(sizes: &[u32]) -> Vec<u32> {
-    let mut next = 0;
-    sizes.iter().map(|size| core::mem::replace(&mut next, next + size)).collect()
+    let next = |sum: &mut u32, size: &u32| {
+        let first = *sum;
+        *sum += size;
+        Some(first)
+    };
+    sizes.iter().scan(0, next).collect()
 }
 
 /// Every second server begins a super pod.
@@ -85,7 +89,7 @@ fn sweep(vary: impl Fn(Shape) -> Shape) -> u32 {
                         let shape = vary(shape(op, algorithm, staging, ranks, count));
                         let vector = vector(&shape);
                         let vector = vector.as_ref().map_or(&[] as &[_], |vector| vector.rows(0));
-                        let groups = Tables { vector: &[], servers: &servers, pods: &pods };
+                        let groups = Tables { servers: &servers, pods: &pods, ..Tables::default() };
                         if shape.in_place && !vector.is_empty() {
                             continue;
                         }
@@ -204,7 +208,11 @@ fn bytes_of_each_level_stay_on_its_links() {
                 }
                 let bytes = whole * 8;
                 assert_eq!(inside, halves * bytes * (inner - 1) / inner, "{algorithm} {op} {sizes:?}");
-                assert_eq!(across, halves * bytes / inner * (outer - 1) / outer, "{algorithm} {op} {sizes:?}");
+                assert_eq!(
+                    across,
+                    halves * bytes / inner * (outer - 1) / outer,
+                    "{algorithm} {op} {sizes:?}"
+                );
             }
         }
     }
@@ -311,8 +319,10 @@ fn unequal_servers_talk_where_they_hold_the_same_parts() {
     }
     // Fifteenths of 300 elements: the runs of parts are 3, 2, 1, 3, 1, 2, 3. Of each run half goes each way, twice.
     let fifteenth = 300 / 15 * 8;
-    let expected = [((0, 5), 3), ((1, 5), 2), ((1, 6), 1), ((2, 6), 3), ((3, 6), 1), ((3, 7), 2), ((4, 7), 3)];
-    let expected: BTreeMap<_, _> = expected.into_iter().map(|(pair, parts)| (pair, parts * fifteenth)).collect();
+    let expected =
+        [((0, 5), 3), ((1, 5), 2), ((1, 6), 1), ((2, 6), 3), ((3, 6), 1), ((3, 7), 2), ((4, 7), 3)];
+    let expected: BTreeMap<_, _> =
+        expected.into_iter().map(|(pair, parts)| (pair, parts * fifteenth)).collect();
     assert_eq!(pairs, expected);
 }
 

@@ -1,4 +1,5 @@
-//! 10xx environment, 12xx rank tables and topology files, 13xx command line, 15xx communicators, 16xx dumps.
+//! 10xx environment, 12xx rank tables, topology files and algorithm files, 13xx command line, 15xx communicators, 16xx
+//! dumps.
 
 super::codes! {
     1001 ENV_VALUE NoEffect hccl 1 ei 1
@@ -103,6 +104,45 @@ super::codes! {
     1234 TOPOLOGY_DISCONNECTED NoEffect hccl 1 ei 14
         "no network joins two ranks"
         "add the missing edge to the topology file, or a common network layer to the rank table"
+    1241 ALGORITHM_READ NoEffect hccl 10 ei 4
+        "the algorithm file cannot be read, or is larger than 64 MiB"
+        "check the path and its permissions"
+    1242 ALGORITHM_SYNTAX NoEffect hccl 1 ei 4
+        "the algorithm file is not XML"
+        "correct it at the line and column given"
+    1243 ALGORITHM_ELEMENT NoEffect hccl 1 ei 4
+        "the algorithm file has an element or lacks an attribute where its format says otherwise"
+        "write algo, gpu, tb and step as the message says; `examples/algorithms` has three files"
+    1244 ALGORITHM_VALUE NoEffect hccl 1 ei 4
+        "an attribute of the algorithm file has a value outside what it allows"
+        "write a value inside the range"
+    1245 ALGORITHM_COLLECTIVE NoEffect hccl 5 ei 4
+        "the algorithm file is for a collective that no file can carry out here"
+        "use a file for allreduce, allgather, reducescatter or alltoall"
+    1246 ALGORITHM_STEP NoEffect hccl 1 ei 4
+        "a step names a peer, buffer, chunk or step that it does not have"
+        "correct the step at the line given"
+    1247 ALGORITHM_CHANNEL NoEffect hccl 1 ei 4
+        "two thread blocks send to, or receive from, one peer over the same channel"
+        "give one of them a channel of its own"
+    1248 ALGORITHM_DEADLOCK NoEffect hccl 1 ei 4
+        "a step of the algorithm file waits for what never happens"
+        "correct the step named, or the one that it waits for"
+    1249 ALGORITHM_UNMATCHED NoEffect hccl 1 ei 4
+        "what a step of the algorithm file sends is not what is received, or is never received"
+        "give both ends the same number of steps and chunks"
+    1250 ALGORITHM_RACE NoEffect hccl 1 ei 4
+        "two steps of the algorithm file touch the same chunk in no order"
+        "let the later one depend on the earlier one (depid, deps, hasdep)"
+    1251 ALGORITHM_RESULT NoEffect hccl 1 ei 4
+        "the algorithm file computes something else than its collective"
+        "correct the step named"
+    1252 ALGORITHM_LIMIT NoEffect hccl 7 ei 7
+        "the algorithm file needs more than a kernel has room for"
+        "use fewer steps, chunks or ranks"
+    1253 ALGORITHM_MISMATCH NoEffect hccl 1 ei 3
+        "the algorithm file is for other ranks, another operation or other buffers than this call's"
+        "use a file made for them"
     1301 RANKS_RANGE NoEffect hccl 1 ei 3
         "the number of ranks or of devices per server is outside its range"
         "use 1 to 65,536 ranks with 1 to 65 devices per server"

@@ -110,6 +110,21 @@ super::codes! {
     2209 PROGRAM_BUSY NoEffect hccl 6 ei 3
         "the program cannot be freed while a replay of it is in flight"
         "call synchronize first"
+    2301 SCRIPT_FORMAT NoEffect hccl 4 ei 8
+        "the script of an algorithm file is none, is of another version, or has another length than it says"
+        "use a host launcher and a kernel of one build"
+    2302 SCRIPT_DIGEST NoEffect hccl 4 ei 8
+        "the script of an algorithm file has changed since it was written"
+        "do not write to memory that belongs to the communicator"
+    2303 SCRIPT_ENTRY NoEffect hccl 4 ei 8
+        "an entry of a script says nothing, or names a place, part, peer, thread or notify that there is none of"
+        "use a host launcher and a kernel of one build"
+    2304 SCRIPT_CAPACITY NoEffect hccl 7 ei 7
+        "a script has more entries than a kernel keeps"
+        "use an algorithm file with fewer steps, or fewer chunks"
+    2305 SCRIPT_MISMATCH NoEffect hccl 1 ei 3
+        "a script is of another operation, rank, number of ranks or use of buffers than the launch"
+        "launch the operation that the algorithm file is for"
     3101 PLAN_RANKS NoEffect hccl 5 ei 3
         "this algorithm is not defined for this number of ranks"
         "choose another with --algo, or leave the choice to the launcher"

@@ -8,6 +8,7 @@ use aicpu_wire::context::{ChannelEntry, ContextHeader, RegionEntry, TableRef, Th
 use aicpu_wire::launch::{Algorithm, Buffer, ElementRange, OpKind, PeerBuffer, Staging, VectorRow};
 use aicpu_wire::npu::{self, ChannelSlot, Protocol, QueueSlot, RegionSlot, Status};
 use aicpu_wire::program::{ProgramEntry, ProgramHeader, ProgramOperand};
+use aicpu_wire::script::{ScriptEntry, ScriptHeader};
 use aicpu_wire::{
     Cqe, DataType, Lane, LaunchArgs, Phase, ReduceOp, Sqe, SqeFlags, TraceEvent, TraceKind, Wqe,
 };
@@ -60,7 +61,7 @@ macro_rules! layouts {
     };
 }
 
-fn layouts() -> [Layout; 21] {
+fn layouts() -> [Layout; 23] {
     layouts! {
         ContextHeader {
             magic abi_major abi_minor total_len header_crc body_crc instance epoch rank ranks device
@@ -95,6 +96,11 @@ fn layouts() -> [Layout; 21] {
             op dtype reduce algorithm staging reserved count vector root levels chunk piece context context_len start_base input output
         }
         ProgramOperand { slot reserved offset len }
+        ScriptHeader {
+            magic abi_major abi_minor total_len digest count parts slots rank ranks threads main_notifies
+            sub_notifies op in_place reserved
+        }
+        ScriptEntry { action thread memory reserved other part src dst step reserved1 }
         PeerBuffer { addr len token reserved }
         Status { sequence code chunks sqes wqes doorbells steps cache reserved detail expand_ns submit_ns kinds }
         TraceEvent { time_ns sequence kind detail queue first second }

@@ -34,13 +34,16 @@ fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("status", samples::status().as_bytes().to_vec()),
         ("trace-event", samples::trace_event().as_bytes().to_vec()),
     ];
-    contexts.into_iter().chain(samples::descriptors()).chain(others).collect()
+    let (header, entries) = samples::script();
+    let script = [header.as_bytes(), entries.as_bytes()].concat();
+    let scripts = [("script", script)];
+    contexts.into_iter().chain(samples::descriptors()).chain(others).chain(scripts).collect()
 }
 
 #[test]
 fn this_build_writes_the_golden_bytes() {
     let all = all();
-    assert_eq!(all.len(), 19);
+    assert_eq!(all.len(), 20);
     for (name, bytes) in all {
         let path = path(name);
         if std::env::var_os(WRITE_VARIABLE).is_some() && !path.exists() {
@@ -97,6 +100,16 @@ fn golden_bytes_hold_what_the_specification_says() {
     assert_eq!(write[48..56], [0x0f, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0x05, 0x04], "notify, channel, peer");
     assert_eq!(golden("cqe")[16..18], 5202_u16.to_le_bytes());
     assert_eq!(golden("cqe")[31], 1);
+    let script = golden("script");
+    assert_eq!(script.len(), 64 + 11 * 16);
+    assert_eq!(script[..16], *b"AICPUSCR\x01\x00\x01\x00\xf0\x00\x00\x00");
+    assert_eq!(script[24..48], [11, 0, 0, 0, 5, 3, 0, 0, 7, 5, 0, 0, 1, 0, 4, 0, 5, 0, 8, 0, 9, 7, 2, 1]);
+    assert_eq!(
+        script[64..80],
+        [1, 4, 0x10, 0, 0, 0, 4, 3, 0, 0, 2, 0, 0, 9, 0, 0],
+        "copy, block 0 to block 2"
+    );
+    assert_eq!(script[112..128], [4, 4, 0x22, 0, 3, 0, 4, 3, 2, 1, 6, 5, 3, 9, 0, 0], "write, slot to slot");
     let args = aicpu_wire::LaunchArgs::read_from_bytes(&launch).expect("256 bytes");
     let launch = Launch::parse(&args).expect("golden arguments are good");
     assert_eq!((launch.count, launch.context), (1000, (DeviceAddr(0x2000_0000_1000), 1168)));

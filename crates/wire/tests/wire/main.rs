@@ -11,4 +11,5 @@ mod golden;
 mod launch;
 mod program;
 mod samples;
+mod script;
 mod trace;

@@ -3,6 +3,7 @@
 use aicpu_wire::context::{ChannelEntry, Context, ContextHeader, HEADER_BYTES, RegionEntry, ThreadEntry};
 use aicpu_wire::launch::{Algorithm, Buffer, OpKind};
 use aicpu_wire::npu::{Protocol, Status, roce, sdma};
+use aicpu_wire::script::{self, Action, Instruction, Memory, ScriptEntry, ScriptHeader, Told};
 use aicpu_wire::{
     Command, Cqe, DataType, DeviceAddr, Engine, ErrorCode, Labels, LaunchArgs, Operand, Phase, ReduceOp,
     Reduction, Sqe, TraceEvent, TraceKind, Transfer, TransferKind, WorkRequest,
@@ -306,4 +307,44 @@ pub(crate) fn descriptors() -> Vec<(&'static str, Vec<u8>)> {
     let sqes = commands().map(|(name, command)| (name, command.emit(labels()).as_bytes().to_vec()));
     let wqes = work_requests().map(|(name, request)| (name, request.emit(labels()).as_bytes().to_vec()));
     sqes.into_iter().chain(wqes).collect()
+}
+
+/// What entries of a script can say, each with a different value in every field.
+pub(crate) fn instructions() -> Vec<Instruction> {
+    let place = |memory, index| script::Place { memory, index };
+    let (input, output, slot) =
+        (place(Memory::Input, 0), place(Memory::Output, 2), place(Memory::Scratch, 0x0102));
+    let part = 0x0304;
+    let actions = [
+        Action::Copy { dst: output, src: input, part },
+        Action::Reduce { dst: slot, src: output, part },
+        Action::Write { peer: 3, slot: 0x0506, src: output, part, last: false },
+        Action::Write { peer: 3, slot: 0x0506, src: slot, part, last: true },
+        Action::Tell { peer: 3, what: Told::Free },
+        Action::Tell { peer: 2, what: Told::Received },
+        Action::Await { peer: 3, what: Told::Free },
+        Action::Await { peer: 0, what: Told::Landed },
+        Action::Await { peer: 2, what: Told::Received },
+        Action::Signal { thread: 4, notify: 0x0708 },
+        Action::Wait { notify: 7 },
+    ];
+    (0..).zip(actions).map(|(step, action)| Instruction { thread: 4, step: 0x0900 + step, action }).collect()
+}
+
+/// The script of rank 1 of an all-gather on four ranks that says all of this.
+pub(crate) fn script() -> (ScriptHeader, Vec<ScriptEntry>) {
+    let entries: Vec<_> = instructions().iter().map(Instruction::entry).collect();
+    let header = ScriptHeader {
+        parts: 0x0305,
+        slots: 0x0507,
+        rank: 1,
+        ranks: 4,
+        threads: 5,
+        main_notifies: 8,
+        sub_notifies: 0x0709,
+        op: 2,
+        in_place: 1,
+        ..ScriptHeader::default()
+    };
+    (header.sealed(&entries).expect("few entries"), entries)
 }

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use comfy_table::{Table, presets};
+use host_launcher::algorithm_file;
 use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Communicator, Config, Operation};
 use host_launcher::image::Image;
@@ -11,7 +12,7 @@ use host_launcher::qemu::Options;
 use host_launcher::qemu::log::{LogStream, LogTable};
 use host_launcher::run::{Run, Setup, Summary, memory_for};
 use host_launcher::select::profile::Profile;
-use host_launcher::select::{Question, Selector};
+use host_launcher::select::{Choice, Question, Selector};
 use host_launcher::settings::{ExpansionMode, Settings};
 use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
@@ -97,8 +98,11 @@ pub(crate) fn question(args: &OperationArgs, topology: &Topology) -> Result<Ques
 /// Turns the arguments into an operation and the reason for its algorithm.
 fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result<(Operation, String)> {
     let question = question(&args.operation, topology)?;
-    let profile = Profile::named(&args.profile)?;
-    let choice = Selector::new(topology, profile, settings).choose(&question)?;
+    let file = args.algo_file.as_deref().map(algorithm_file::read).transpose()?.map(Arc::new);
+    let choice = match &file {
+        Some(file) => Choice::of_file(file),
+        None => Selector::new(topology, Profile::named(&args.profile)?, settings).choose(&question)?,
+    };
     let Question { op, count, dtype, reduce, root, .. } = question;
     let vector = args.operation.op.vector(args.seed, count, topology.ranks()).map(Arc::new);
     let operation = Operation {
@@ -106,6 +110,7 @@ fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result
         count: if vector.is_some() || op == OpKind::Barrier { 0 } else { count },
         root,
         vector,
+        file,
         dtype,
         reduce,
         algorithm: choice.algorithm,

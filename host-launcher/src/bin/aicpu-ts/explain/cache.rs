@@ -117,8 +117,8 @@ impl<'a> Observer<'a> {
         let (input, output) = operation.buffer_bytes(0, ranks)?;
         let launch = launch(&operation, self.policy, question.in_place, input, output);
         let reasons = cache_key::judge(&launch, &plan, &around);
-        let rows = operation.vector.as_ref().map_or(&[][..], |vector| vector.rows(0));
-        let Some(wanted) = cache_key::of(&launch, &plan, &around, rows, 0, &mut self.sizes) else {
+        let attached = self.selector.machine().tables(&operation, 0);
+        let Some(wanted) = cache_key::of(&launch, &plan, &around, &attached, 0, &mut self.sizes) else {
             return Ok((operation, Explanation::Bypassed(reasons)));
         };
         let explanation = self.directory.explain(&wanted.key, Reasons::NONE);
