@@ -30,7 +30,7 @@ use wire::{DataType, ReduceOp};
 pub use asked::Demand;
 pub use explain::{Explanation, Row};
 
-use crate::communicator::{Operation, Vector, refused};
+use crate::communicator::{Operation, Vector, check_capacity, refused};
 use crate::error::{Error, Result};
 use crate::settings::Settings;
 use crate::topology::Topology;
@@ -153,8 +153,9 @@ impl<'t> Selector<'t> {
     ///
     /// # Errors
     /// `PLAN_OP` when what is demanded cannot carry out the operation; what planning refuses, when it refuses
-    /// everything.
+    /// everything; `CONTEXT_CAPACITY` for more ranks than a kernel can know.
     pub fn choose(&mut self, question: &Question) -> Result<Choice> {
+        check_capacity(self.ranks())?;
         let class = Question { count: class(question.count), ..*question };
         if let Some(choice) = self.chosen.get(&class)
             && self
