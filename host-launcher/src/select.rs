@@ -249,15 +249,16 @@ fn vector(op: OpKind, count: u64, ranks: usize) -> Option<Vector> {
     }
 }
 
-/// Returns the count that stands for all of its class: itself if small, else the middle of a sixteenth of its octave.
+/// Returns the count that stands for all of its class: itself if it is small or a multiple of a sixteenth of its octave,
+/// where templates have their edges, else the middle between two such.
 #[must_use]
 pub fn class(count: u64) -> u64 {
     const STEPS: u32 = 4;
     match count.checked_ilog2() {
         None | Some(0..=STEPS) => count,
         Some(power) => {
-            let width = power - STEPS;
-            (count >> width << width) + (1 << width >> 1)
+            let width = 1 << (power - STEPS);
+            if count.is_multiple_of(width) { count } else { count / width * width + width / 2 }
         }
     }
 }
