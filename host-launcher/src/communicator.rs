@@ -160,10 +160,7 @@ impl<'c> Communicator<'c> {
     /// its identity, `HOST_NOTIFIES_FULL`.
     pub fn create(cluster: &'c Cluster, config: Config) -> Result<Self> {
         let ranks = cluster.topology().ranks();
-        if ranks as usize > MAX_RANKS {
-            let message = format!("{ranks} ranks; kernels are built for {MAX_RANKS}");
-            return Err(Error::new(ErrorCode::CONTEXT_CAPACITY, message));
-        }
+        check_capacity(ranks)?;
         recovery::check_alive(cluster)?;
         let identity = Identity { name: config.name.clone(), instance: random_instance(cluster)?, epoch: 1 };
         let ranks = (0..cluster.topology().ranks())
@@ -233,6 +230,15 @@ impl<'c> Communicator<'c> {
         let in_flight = self.ranks[rank as usize].in_flight.iter();
         in_flight.map(move |launched| self.cluster.npu(rank).status(launched.ticket))
     }
+}
+
+/// Refuses more ranks than a kernel can know.
+pub(crate) fn check_capacity(ranks: u32) -> Result<()> {
+    if ranks as usize > MAX_RANKS {
+        let message = format!("{ranks} ranks; kernels are built for {MAX_RANKS}");
+        return Err(Error::new(ErrorCode::CONTEXT_CAPACITY, message));
+    }
+    Ok(())
 }
 
 /// 128 bits that no other communicator has.

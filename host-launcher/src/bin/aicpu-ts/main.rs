@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 fn exit_code(error: &Error) -> ExitCode {
     use wire::ErrorCode;
     match error.code() {
-        ErrorCode::ARGUMENT_VALUE | ErrorCode::RANKS_RANGE => ExitCode::from(2),
+        ErrorCode::ARGUMENT_VALUE | ErrorCode::RANKS_RANGE | ErrorCode::PROFILE => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     }
 }
