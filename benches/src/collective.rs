@@ -11,7 +11,6 @@ use host_launcher::select::{Question, choose};
 use host_launcher::settings::Settings;
 use host_launcher::topology::Topology;
 use wire::launch::{Algorithm, OpKind, Staging};
-use wire::{DataType, ReduceOp};
 use zerocopy::IntoBytes;
 
 /// Operations that are compared.
