@@ -39,6 +39,8 @@ impl Communicator<'_> {
         let (mut news, mut stage, mut executed) = (self.news(), 0, None);
         let is_new = !news.is_empty();
         let mut turns = 0_u32;
+        // Ranks below are done, and stay so: nothing is launched meanwhile.
+        let mut done = 0;
         let (outcome, is_agreed) = loop {
             let next = self.config.warn_after.get(stage).and_then(|after| started.checked_add(*after));
             let until = [next, deadline].into_iter().flatten().min();
@@ -47,7 +49,10 @@ impl Communicator<'_> {
             let outcome = self.cluster.machine().run_until(
                 || {
                     turns = turns.wrapping_add(1);
-                    let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
+                    while done < self.ranks.len() && self.is_done(done) {
+                        done += 1;
+                    }
+                    let settled = done == self.ranks.len();
                     if settled || turns.is_multiple_of(64) {
                         is_agreed = self.agree(&mut news);
                         return settled || !is_agreed || self.is_refused();
@@ -141,7 +146,7 @@ impl Communicator<'_> {
     }
 
     fn collect(&mut self) -> Vec<Completed> {
-        let mut completed = Vec::new();
+        let mut completed = Vec::with_capacity(self.ranks.iter().map(|state| state.in_flight.len()).sum());
         for (rank, state) in (0..).zip(&mut self.ranks) {
             let npu = self.cluster.npu(rank);
             let answers = state.in_flight.drain(..).filter_map(|launched| npu.status(launched.ticket));
