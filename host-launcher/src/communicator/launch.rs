@@ -27,6 +27,17 @@ impl Communicator<'_> {
     ) -> Result<()> {
         self.check_alive()?;
         self.prepare(operation)?;
+        self.launch_prepared(rank, operation, input, output)
+    }
+
+    /// Launches on one rank what there are resources for.
+    fn launch_prepared(
+        &mut self,
+        rank: u32,
+        operation: &Operation,
+        input: Place<'_>,
+        output: Place<'_>,
+    ) -> Result<()> {
         let mut args = self.arguments(rank, operation, input, output)?;
         self.check_room(rank)?;
         if operation.file.is_some() {
@@ -125,7 +136,9 @@ impl Communicator<'_> {
     /// # Errors
     /// As [`launch`](Self::launch).
     pub fn launch_all(&mut self, operation: &Operation, input: Place<'_>, output: Place<'_>) -> Result<()> {
-        (0..self.size()).try_for_each(|rank| self.launch(rank, operation, input, output))
+        self.check_alive()?;
+        self.prepare(operation)?;
+        (0..self.size()).try_for_each(|rank| self.launch_prepared(rank, operation, input, output))
     }
 
     /// Creates the resources that an operation needs and does not have yet.

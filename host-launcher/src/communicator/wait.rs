@@ -54,6 +54,8 @@ impl Communicator<'_> {
         let (mut news, mut stage, mut executed) = (self.news(), 0, None);
         let is_new = !news.is_empty();
         let (mut turns, mut past_errors) = (0_u32, false);
+        // Ranks below are done, and stay so: nothing is launched meanwhile.
+        let mut done = 0;
         let (outcome, is_agreed) = loop {
             let next = self.config.warn_after.get(stage).and_then(|after| started.checked_add(*after));
             let until = [next, deadline].into_iter().flatten().min();
@@ -64,7 +66,10 @@ impl Communicator<'_> {
                 if self.aborter.is_aborted() {
                     return true;
                 }
-                let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
+                while done < self.ranks.len() && self.is_done(done) {
+                    done += 1;
+                }
+                let settled = done == self.ranks.len();
                 if settled || turns.is_multiple_of(64) {
                     is_agreed = self.agree(&mut news);
                     return settled || !is_agreed || self.is_refused() || (past_errors && self.has_stopped());
@@ -174,7 +179,7 @@ impl Communicator<'_> {
     }
 
     fn collect(&mut self) -> Vec<Completed> {
-        let mut completed = Vec::new();
+        let mut completed = Vec::with_capacity(self.ranks.iter().map(|state| state.in_flight.len()).sum());
         for (rank, state) in (0..).zip(&mut self.ranks) {
             let npu = self.cluster.npu(rank);
             let answers = state.in_flight.drain(..).filter_map(|launched| npu.status(launched.ticket));
