@@ -17,7 +17,7 @@ use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::bindings::{LoadedVector, PeerTables};
-use crate::context::ContextTable;
+use crate::context::{self, ContextTable};
 use crate::graphs::{CacheUse, Graphs};
 use crate::job::{Job, Opened};
 use crate::program::LoadedProgram;
@@ -238,7 +238,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
     /// Finds the context of an operation and plans it.
     fn open(&mut self, launch: Launch) -> Result<Opened, Fault> {
         let window = self.platform.window();
-        let (index, decoded) = self.contexts.find(&self.platform, window, &launch)?;
+        let platform = &self.platform;
+        let ring = |queue, ring, depth| context::resume(platform, window, (queue, ring, depth));
+        let (index, decoded) = self.contexts.find(platform, &launch, ring)?;
         if decoded {
             self.now_ns = self.platform.now_ns();
             self.platform.event(TraceEvent::context_decoded(self.now_ns, &launch));
@@ -380,6 +382,10 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
 }
 
 /// Returns what a launch refers to besides its buffers.
-fn attached<'a>(vector: &'a LoadedVector, script: &'a LoadedScript, launch: &Launch) -> Tables<'a> {
+pub(crate) fn attached<'a>(
+    vector: &'a LoadedVector,
+    script: &'a LoadedScript,
+    launch: &Launch,
+) -> Tables<'a> {
     Tables { vector: vector.rows(), script: script.of(launch), ..Tables::default() }
 }

@@ -1,8 +1,8 @@
 //! The machine a communicator runs on: a fabric of software NPUs, and their AI CPUs.
 //!
-//! The kernel of each NPU runs either in this process ([`Aicpu::Thread`]) or as the aarch64 image on one core of an
-//! emulated machine, shared by all NPUs or not ([`Aicpu::Qemu`]). Everything else is the same for both: the same launches, contexts, rings and
-//! device model. Several communicators may share a cluster.
+//! The kernel of each NPU runs in this process ([`Aicpu::Thread`]), as the aarch64 image on one core of an emulated
+//! machine, shared by all NPUs or not ([`Aicpu::Qemu`]), or as a shared object in a program for each NPU
+//! ([`Aicpu::Library`]). Everything else is the same for all: the same launches, contexts, rings and device model. Several communicators may share a cluster.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -24,6 +24,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::image::Image;
+use crate::library::{self, Library};
 use crate::owner;
 use crate::qemu::{Guest, Options};
 use crate::topology::Topology;
@@ -49,6 +50,8 @@ pub enum Aicpu {
         /// How it is emulated.
         options: Options,
     },
+    /// A shared object, loaded by a program for each NPU.
+    Library(library::Options),
 }
 
 impl Aicpu {
@@ -57,6 +60,7 @@ impl Aicpu {
             Self::Thread => "thread",
             Self::Qemu { options, .. } if options.per_npu => PER_NPU,
             Self::Qemu { .. } => "qemu",
+            Self::Library(_) => "library",
         }
     }
 }
@@ -76,6 +80,7 @@ struct Shared {
     npus: Vec<Npu>,
     machine: Machine,
     guests: Vec<Guest>,
+    libraries: Vec<Library>,
     aicpu: &'static str,
     reclaimed: Vec<Leftover>,
 }
@@ -118,16 +123,17 @@ impl Cluster {
         let reclaimed = owner::claim(fabric)?;
         let npus: Vec<Npu> = (0..fabric.npus()).map(|npu| Npu::new(fabric, npu)).collect();
         let machine = Machine::new(fabric, MachineConfig::default());
-        let guests = match aicpu {
+        let (mut guests, mut libraries) = (Vec::new(), Vec::new());
+        match aicpu {
             Aicpu::Thread => {
                 (0..fabric.npus()).try_for_each(|npu| attach(&machine, fabric, npu))?;
-                Vec::new()
             }
-            Aicpu::Qemu { image, options } => boot(fabric, image, options)?,
-        };
+            Aicpu::Qemu { image, options } => guests = boot(fabric, image, options)?,
+            Aicpu::Library(options) => libraries = Library::start(fabric, options)?,
+        }
         let aicpu = if fabric.is_simulated() { SIMULATED } else { aicpu.name() };
         let members = (0..topology.ranks()).collect();
-        let shared = Arc::new(Shared { npus, machine, guests, aicpu, reclaimed });
+        let shared = Arc::new(Shared { npus, machine, guests, libraries, aicpu, reclaimed });
         let cluster = Self { topology, members, shared };
         cluster.wait_until_ready()?;
         Ok(cluster)
@@ -236,7 +242,8 @@ impl Cluster {
     /// # Errors
     /// Those of [`Guest::check`].
     pub fn check(&self) -> Result<()> {
-        self.shared.guests.iter().try_for_each(Guest::check)
+        self.shared.guests.iter().try_for_each(Guest::check)?;
+        self.shared.libraries.iter().try_for_each(Library::check)
     }
 
     /// Tells the kernel of a rank that there may be something to do for it; needed after every post.
@@ -284,8 +291,9 @@ impl Cluster {
             state == KernelState::Ready as u64
         };
         let deadline = self.clock().now() + Duration::from_secs(20);
-        match self.shared.machine.run_until(|| self.shared.npus.iter().all(ready), Some(deadline)) {
-            Outcome::Done => Ok(()),
+        let settled = || self.shared.npus.iter().all(ready) || self.check().is_err();
+        match self.shared.machine.run_until(settled, Some(deadline)) {
+            Outcome::Done => self.check(),
             _ => Err(Error::new(
                 ErrorCode::KERNEL_SILENT,
                 "a kernel did not say that it takes launches within 20 s",

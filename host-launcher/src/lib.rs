@@ -13,6 +13,7 @@ pub mod diagnosis;
 pub mod error;
 pub mod faults;
 pub mod image;
+pub mod library;
 pub mod oracle;
 mod owner;
 pub mod payload;

@@ -14,6 +14,7 @@ mod layers;
 mod mpi;
 mod qemu;
 mod setup;
+mod shared_object;
 mod size;
 mod test;
 mod toolchain;
@@ -36,7 +37,11 @@ enum Task {
     /// Install what is missing: the aarch64 target and QEMU
     Setup,
     /// Build the aarch64 kernel image
-    Image,
+    Image {
+        /// Build the shared objects instead, for the AICPU and for this host
+        #[arg(long)]
+        so: bool,
+    },
     /// Boot the image alone under QEMU and report its exit code
     Qemu,
     /// Report sections, stack bound and panic paths of the image
@@ -56,7 +61,8 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Setup => setup::run(),
-        Task::Image => image::build().map(|image| println!("{}", image.display())),
+        Task::Image { so: true } => shared_object::build().map(|dir| println!("{}", dir.display())),
+        Task::Image { so: false } => image::build().map(|image| println!("{}", image.display())),
         Task::Qemu => qemu::run(),
         Task::Size(options) => size::run(&options),
         Task::Test(options) => test::run(&options),

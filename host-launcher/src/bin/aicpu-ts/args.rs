@@ -40,6 +40,19 @@ pub(crate) enum Command {
     Diagnose(DiagnoseArgs),
     /// Print the settings in force, where each comes from and why it differs from what was asked
     Env,
+    /// Look at kernels
+    #[command(subcommand)]
+    Image(ImageCommand),
+}
+
+/// What can be done with kernels.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Print what a kernel file is (image or shared object), what it needs, and what a loader would refuse
+    Inspect {
+        /// The file
+        file: PathBuf,
+    },
 }
 
 /// Which ranks there are.

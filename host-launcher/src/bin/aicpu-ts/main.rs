@@ -7,6 +7,7 @@ mod args;
 mod diagnose;
 mod env;
 mod explain;
+mod image;
 mod output;
 mod run;
 mod sim;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::sim(args, &mut output),
         Command::Faults => sim::faults(&mut output),
         Command::Env => env::env(&mut output),
+        Command::Image(command) => image::image(command, &mut output),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -130,7 +130,7 @@ impl<'a> Observer<'a> {
         let (input, output) = operation.buffer_bytes(0, ranks)?;
         let launch = launch(&operation, self.policy, question.in_place, input, output);
         let reasons = cache_key::judge(&launch, &plan, &around);
-        let Some(wanted) = cache_key::of(&launch, &plan, &around, &attached, 0, &mut self.sizes) else {
+        let Some(wanted) = cache_key::of(&launch, &plan, &around, &attached, 0, Some(&mut self.sizes)) else {
             return Ok((operation, Explanation::Bypassed(reasons)));
         };
         let explanation = self.directory.explain(&wanted.key, Reasons::NONE);
