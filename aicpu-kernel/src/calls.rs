@@ -312,7 +312,7 @@ where
 
 fn check_handles(param: &Param<'_>, context: &OwnedContext) -> Result<(), Fault> {
     let there = [param.threads.1 as usize, param.channels.1 as usize]; // CAST: u32 fits usize.
-    let needed = [context.threads().len(), context.channels().len()];
+    let needed = [context.threads().len(), context.surroundings().channels.len()];
     if there == needed {
         return Ok(());
     }
