@@ -27,9 +27,7 @@ fn all_reduce(criterion: &mut Criterion) {
             count: bytes / 4,
             dtype: DataType::Fp32,
             reduce: ReduceOp::Sum,
-            in_place: false,
-            algorithm: None,
-            staging: None,
+            ..Question::default()
         };
         let settings = Settings::from_env([]).expect("defaults");
         let choice = choose(&question, &topology, &settings).expect("an algorithm");
@@ -39,6 +37,7 @@ fn all_reduce(criterion: &mut Criterion) {
             dtype: question.dtype,
             reduce: question.reduce,
             algorithm: choice.algorithm,
+            levels: choice.levels,
             staging: choice.staging,
             ..Operation::default()
         };
