@@ -8,7 +8,7 @@ use task_graph::{Block, Page, Vectors};
 use templates::Tables;
 use wire::launch::{CacheOutcome, Launch};
 use wire::npu::{
-    CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES,
+    ABORTED, CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES,
     STATUSES, Status,
 };
 use wire::program::Posted;
@@ -275,6 +275,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
     /// owner of the kernel gets its turn, completions are reaped and the heart beats.
     fn advance(&mut self) -> bool {
         let Some(mut job) = self.job.take() else { return false };
+        if self.is_aborted(&job) {
+            return self.give_up(&job, ErrorCode::COMM_ABORTED.into());
+        }
         let turn = match self.step(&mut job) {
             Ok(turn) => turn,
             Err(fault) if job.is_untouched() && job.plan.is_some() => {
@@ -300,6 +303,12 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         self.platform.event(TraceEvent::submitted(self.now_ns, &job.status));
         self.answer(&job.status);
         true
+    }
+
+    /// Returns whether the host has told this kernel to drop what it has of the job's communicator.
+    fn is_aborted(&self, job: &Job) -> bool {
+        let word = self.at(ABORTED).and_then(|word| self.platform.load(word));
+        word.is_ok_and(|word| word != 0 && word == job.launch.instance[0])
     }
 
     /// One turn: get the graph of the next chunk if the last one is submitted, then submit.

@@ -4,6 +4,7 @@
 //! is installed by [`setup`], and only there; every other task says which piece it lacks.
 
 mod bench;
+mod campaign;
 mod ci;
 mod command;
 mod demo;
@@ -53,6 +54,8 @@ enum Task {
     Demo,
     /// Run benchmarks by name
     Bench(bench::Options),
+    /// Simulate lives of clusters by the thousand, with faults, and check what must be zero
+    Campaign(campaign::Options),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(),
         Task::Demo => demo::run(),
         Task::Bench(options) => bench::run(&options),
+        Task::Campaign(options) => campaign::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

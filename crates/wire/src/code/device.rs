@@ -46,6 +46,12 @@ super::codes! {
     5206 QP_ERROR CommPoisoned hccl 14 ei 13
         "a queue pair has stopped after an earlier error"
         "look at the first error of this queue pair"
+    5207 DMA_CORRUPT CommPoisoned hccl 15 ei 12
+        "the check code of a link shows that bytes changed on their way"
+        "look at the link between the two ranks; run the operation again on a new communicator"
+    5208 LINK_DOWN CommPoisoned hccl 15 ei 13
+        "the link to a peer is down"
+        "look at the link between the two ranks first"
     5301 DEVICE_MEMORY NoEffect hccl 15 ei 7
         "the shared memory of the NPUs cannot be created, or is not what the opener expects"
         "look at the cause given; free memory, or pass the configuration the memory was created with"
@@ -97,6 +103,9 @@ super::codes! {
     6103 NOTIFY_TWICE CommPoisoned hccl 4 ei 2
         "a signal was recorded again before its waiter had taken the first"
         "two operations share a notify: report the algorithm and the step"
+    6104 NOTIFY_LEFT CommPoisoned hccl 4 ei 2
+        "a signal is left over when all ranks are done: the result cannot be trusted"
+        "look at the rank named, which sent it; run the operation again on a new communicator"
     6105 WAIT_CIRCLE CommPoisoned hccl 4 ei 2
         "ranks wait for each other in a circle"
         "no rank is late: this is a defect of the algorithm; report the operation, ranks and count"
@@ -136,10 +145,16 @@ super::codes! {
     7016 LAUNCHES_FULL NoEffect hccl 7 ei 7
         "an NPU has more launches posted than its mailbox holds"
         "wait for an operation before launching another"
+    7017 NPU_HELD NoEffect hccl 7 ei 7
+        "an NPU belongs to another process, which is alive"
+        "wait for that process to end, or use other NPUs"
     9003 KERNEL_BUSY NoEffect hccl 20 ei 0
         "another thread of the process has this kernel"
         "launch again; one launch at a time is served for each communicator"
     9101 KERNEL_SILENT DeviceLost hccl 4 ei 0
         "the kernel did not answer its launch before the deadline"
         "look at the emulator's log; the device needs a restart"
+    9102 NPU_DEAD DeviceLost hccl 4 ei 0
+        "an NPU is dead: it executes nothing, and its AI CPU does not answer"
+        "restart the NPU of the rank named, then create the communicator"
 }

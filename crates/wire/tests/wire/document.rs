@@ -204,6 +204,8 @@ fn the_window_is_laid_out_as_documented() {
     let slots = |count: u64, size: usize| count * size as u64;
     let words = [
         ("LAUNCH_TAIL", npu::LAUNCH_TAIL, 8),
+        ("ABORTED", npu::ABORTED, 8),
+        ("OWNER", npu::OWNER, 16),
         ("LAUNCH_HEAD", npu::LAUNCH_HEAD, 8),
         ("HEARTBEAT", npu::HEARTBEAT, 8),
         ("KERNEL_STATE", npu::KERNEL_STATE, 8),
