@@ -36,8 +36,6 @@ pub(crate) struct OwnedContext {
     servers: Vec<u32, MAX_RANKS>,
     /// First rank of every super pod.
     pods: Vec<u32, MAX_RANKS>,
-    /// What every link can reduce: types and reductions, bit per number.
-    link_reduces: (u32, u32),
     /// Longest transfer that no engine splits, bytes.
     longest: u64,
     /// Set once a submission failed half-way; nothing is submitted any more.
@@ -55,7 +53,6 @@ impl OwnedContext {
         rings: Vec::new(),
         servers: Vec::new(),
         pods: Vec::new(),
-        link_reduces: (0, 0),
         longest: 0,
         poisoned: false,
         used: 0,
@@ -73,7 +70,7 @@ impl OwnedContext {
         for thread in context.threads {
             self.rings.push(resume(thread.queue, thread.ring, thread.depth)?).map_err(|_| FULL)?;
         }
-        (self.link_reduces, self.longest) = ((u32::MAX, u32::MAX), context.header.sdma_max_len);
+        self.longest = context.header.sdma_max_len;
         for channel in context.channels {
             // Channels without a queue pair get a ring of depth 0 that is never used, so that indices stay simple.
             let ring = if channel.depth == 0 {
@@ -82,8 +79,6 @@ impl OwnedContext {
                 resume(channel.queue, channel.ring, channel.depth)?
             };
             self.rings.push(ring).map_err(|_| FULL)?;
-            self.link_reduces.0 &= channel.reduce_types;
-            self.link_reduces.1 &= channel.reduce_ops;
             self.longest = self.longest.min(channel.max_len);
         }
         for region in context.regions {
@@ -178,7 +173,7 @@ impl OwnedContext {
 
     /// Returns whether every link reduces while moving.
     pub(crate) fn reduces_inline(&self, reduction: Reduction) -> bool {
-        let (types, ops) = self.link_reduces;
+        let (types, ops) = (self.header.link_reduce_types, self.header.link_reduce_ops);
         types >> reduction.dtype as u32 & 1 == 1 && ops >> reduction.op as u32 & 1 == 1
     }
 }

@@ -70,6 +70,8 @@ impl Tables {
                 sdma_max_len: sdma::MAX_LEN,
                 sdma_reduce_types: sdma::REDUCE_TYPES,
                 sdma_reduce_ops: sdma::REDUCE_OPS,
+                link_reduce_types: sdma::REDUCE_TYPES,
+                link_reduce_ops: sdma::REDUCE_OPS,
                 ..ContextHeader::default()
             },
             threads: (0..needs.threads).map(thread).collect(),

@@ -328,6 +328,7 @@ fn header(cluster: &Cluster, identity: &Identity, rank: u32) -> ContextHeader {
         end -= 1;
     }
     name[..end].copy_from_slice(&identity.name.as_bytes()[..end]);
+    let (link_reduce_types, link_reduce_ops) = cluster.topology().link_reductions();
     ContextHeader {
         instance: identity.instance,
         epoch: identity.epoch,
@@ -339,6 +340,8 @@ fn header(cluster: &Cluster, identity: &Identity, rank: u32) -> ContextHeader {
         sdma_reduce_types: sdma::REDUCE_TYPES,
         sdma_reduce_ops: sdma::REDUCE_OPS,
         name,
+        link_reduce_types,
+        link_reduce_ops,
         ..ContextHeader::default()
     }
 }

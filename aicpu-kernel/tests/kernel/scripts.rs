@@ -101,7 +101,7 @@ fn every_fault_of_a_script_is_answered_with_its_code() {
     assert_eq!(refused(&|header, _| header.count = 2, false), (ErrorCode::SCRIPT_FORMAT, 0));
     assert_eq!(refused(&|_, entries| entries[2].part = 1, false), (ErrorCode::SCRIPT_DIGEST, 0));
     assert_eq!(refused(&|_, entries| entries[2].part = 3, true), (ErrorCode::SCRIPT_ENTRY, 2));
-    let most = MAX_ENTRIES as u32 + 1;
+    let most = u32::try_from(MAX_ENTRIES).unwrap() + 1;
     let full = (ErrorCode::SCRIPT_CAPACITY, u64::from(most));
     assert_eq!(refused(&|header, _| header.count = most, false), full);
     assert_eq!(refused(&|header, _| header.rank = 1, true), (ErrorCode::SCRIPT_MISMATCH, 1));

@@ -21,7 +21,7 @@ impl Random {
     }
 
     fn rank(&mut self, ranks: u32) -> u32 {
-        self.below(ranks as usize) as u32
+        u32::try_from(self.below(ranks as usize)).expect("below a u32")
     }
 }
 

@@ -280,6 +280,8 @@ impl Rig {
             sdma_max_len: sdma::MAX_LEN.min(case.longest),
             sdma_reduce_types: sdma::REDUCE_TYPES,
             sdma_reduce_ops: sdma::REDUCE_OPS,
+            link_reduce_types: reduce_types,
+            link_reduce_ops: reduce_ops,
             ..ContextHeader::default()
         };
         let needs = case.needs();

@@ -66,7 +66,8 @@ fn layouts() -> [Layout; 24] {
     layouts! {
         ContextHeader {
             magic abi_major abi_minor total_len header_crc body_crc instance epoch rank ranks device
-            topology_digest sdma_max_len sdma_reduce_types sdma_reduce_ops threads regions channels name reserved
+            topology_digest sdma_max_len sdma_reduce_types sdma_reduce_ops threads regions channels name
+            link_reduce_types link_reduce_ops reserved
         }
         TableRef { offset count stride reserved }
         ThreadEntry { ring depth queue reserved notify_base notify_count reserved1 }
