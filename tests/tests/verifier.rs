@@ -22,3 +22,5 @@ mod schedules;
 mod servers;
 #[path = "verifier/shapes.rs"]
 mod shapes;
+#[path = "verifier/worlds.rs"]
+mod worlds;

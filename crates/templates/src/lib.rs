@@ -21,6 +21,7 @@
 //! | ring (reduce) | x_r · (x_{r+1} · (x_{r+2} · …)) from the root r on: hand to hand, ending at the root |
 //! | mesh one-shot, two-shot, pairwise, star | (x_0 · x_1) · x_2 …: rank order |
 //! | strict | the upper half of the ranks folded onto the lower at the largest power of two below what remains, until one is left |
+//! | file | as the file says: each `rrc`, `rrs`, `rrcs` reduces what was received with what the step names |
 //!
 //! | mesh chunk | part c of slice j, of N − 1: x_j · x_{j+1+c} · x_{j+c} … · x_{j+1}, then x_{j−1} … · x_{j+2+c}: backwards around, past j |
 //! | multi-ring | part i of the whole (of a block): as ring, with the i-th stride that has no divisor in common with N, up to N/2, instead of 1; eight at most |
