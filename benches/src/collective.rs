@@ -11,7 +11,6 @@ use host_launcher::select::{Question, choose};
 use host_launcher::settings::Settings;
 use host_launcher::topology::Topology;
 use wire::launch::{Algorithm, OpKind, Staging};
-use wire::{DataType, ReduceOp};
 use zerocopy::IntoBytes;
 
 /// Operations that are compared.
@@ -62,13 +61,9 @@ impl Point {
         let question = Question {
             op: self.op,
             count: self.count(),
-            dtype: DataType::Fp32,
-            reduce: ReduceOp::Sum,
-            root: 0,
-            levels: [None; 4],
-            in_place: false,
             algorithm: demand.map(|(algorithm, _)| algorithm),
             staging: demand.map(|(_, staging)| staging),
+            ..Question::default()
         };
         let settings = Settings::from_env([]).expect("defaults");
         let choice = choose(&question, &topology, &settings).expect("an algorithm");

@@ -96,6 +96,12 @@ impl Tables {
         Resources::new(self.context()).expect("few queues")
     }
 
+    /// Returns the number of threads.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
     /// Returns the tables as the bytes in device memory that the kernel decodes.
     fn encode(&self) -> Vec<u8> {
         let len = Context::encoded_len(self.threads.len(), self.regions.len(), self.channels.len());

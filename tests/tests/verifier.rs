@@ -18,6 +18,8 @@ mod naive;
 mod pairs;
 #[path = "verifier/schedules.rs"]
 mod schedules;
+#[path = "verifier/servers.rs"]
+mod servers;
 #[path = "verifier/shapes.rs"]
 mod shapes;
 #[path = "verifier/worlds.rs"]

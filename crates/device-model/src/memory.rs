@@ -23,7 +23,7 @@ use crate::reduce;
 
 /// Longest stretch that is copied at once, bytes: it fits a core's own cache. The C library's copy goes by its length, and
 /// reads what it overwrites once that exceeds such a cache (glibc 2.36 on AMD: a fifth slower from 1 MiB on).
-const COPY_BLOCK: usize = 256 << 10;
+const COPY_BLOCK: u64 = 256 << 10;
 
 /// The memory of one NPU: `bytes` bytes that device addresses from `base` on name. Cloning shares the memory.
 #[derive(Clone, Debug)]
@@ -266,16 +266,20 @@ impl Span<'_> {
     #[inline]
     pub(crate) fn copy_from(&self, src: &Self) -> Result<(), ErrorCode> {
         self.check_pair(src)?;
-        let (from, to, len) = (src.pointer(), self.pointer(), self.len());
         let mut done = 0;
-        while done < len {
-            let block = COPY_BLOCK.min(len - done);
+        while done < self.len {
+            let block = COPY_BLOCK.min(self.len - done);
+            let from = src.window.pointer(src.offset + done, block);
+            let to = self.window.pointer(self.offset + done, block);
+            // CAST: at most `COPY_BLOCK`.
+            #[expect(clippy::cast_possible_truncation, reason = "at most COPY_BLOCK")]
+            let count = block as usize;
             // SAFETY:
-            // 1. Both ranges are inside their windows and do not overlap, checked above and in `pointer`; a block of
-            //    them starts below `len` and ends at `len` at the latest.
+            // 1. Both ranges are inside their windows, checked in `pointer`, and parts of two that do not overlap,
+            //    checked above.
             // 2. A task graph that lets two transfers race leaves undefined bytes in the buffer, as on silicon;
             //    nothing but bytes is made of them.
-            unsafe { ptr::copy_nonoverlapping(from.add(done), to.add(done), block) };
+            unsafe { ptr::copy_nonoverlapping(from, to, count) };
             done += block;
         }
         Ok(())
@@ -299,8 +303,31 @@ impl Span<'_> {
         reduce::reduce(reduction.dtype, reduction.op, dst, src)
     }
 
+    /// Returns the `len` bytes at `skip`, which the caller knows to lie in it.
     #[inline]
-    fn check_pair(&self, src: &Self) -> Result<(), ErrorCode> {
+    pub(crate) const fn part(&self, skip: u64, len: u64) -> Self {
+        Self { window: self.window, offset: self.offset + skip, len }
+    }
+
+    /// Returns the number of bytes.
+    #[inline]
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.len
+    }
+
+    /// Inverts one bit.
+    pub(crate) fn flip(&self, bit: u64) {
+        let mut byte = [0];
+        self.window.read(self.offset + bit / 8, &mut byte);
+        self.window.write(self.offset + bit / 8, &[byte[0] ^ 1 << (bit % 8)]);
+    }
+
+    /// Checks that the two can be the ends of one transfer.
+    ///
+    /// # Errors
+    /// `SQE_OVERLAP`, `SQE_LENGTH`.
+    #[inline]
+    pub(crate) fn check_pair(&self, src: &Self) -> Result<(), ErrorCode> {
         if self.len != src.len {
             Err(ErrorCode::SQE_LENGTH)
         } else if self.overlaps(src) {

@@ -54,7 +54,7 @@ struct Coverage {
 impl Coverage {
     /// Runs the grid on one number of ranks.
     fn run(&mut self, ranks: u32, place: Place) {
-        let cluster = world::threads(ranks, place, 48 << 20);
+        let cluster = world::threads(ranks, place, 96 << 20);
         let config = Config { buffer_bytes: 64 << 10, timeout: Duration::from_secs(20), ..Config::default() };
         let mut bench = Bench::new(&cluster, config, LARGEST).unwrap();
         for variant in Variant::all() {
