@@ -124,6 +124,18 @@ fn one_fault_a_seed_ends_as_it_must() {
     assert!(wrong * 100 <= totals.blamed, "{:?}", totals.first_misblamed);
 }
 
+/// Lives that once ended in wrong bytes told as success, and in memory that stayed taken.
+#[test]
+fn seeds_that_failed_once_do_not_again() {
+    for (seed, ranks, count, fault) in
+        [(5395, 2, 3, "duplicate-notify:rank=1,us=16@nth=24"), (3813, 6, 1, "exhaust:rank=5,nth=13")]
+    {
+        let limits =
+            Limits { ranks: Some(ranks), operations: Some(1), count: Some(count), ..given(&[fault]) };
+        lives(&limits, seed..seed + 1);
+    }
+}
+
 #[test]
 fn several_faults_a_seed_end_as_they_must() {
     let limits = Limits { faults: FaultPlan::Seeded(12), ..Limits::default() };

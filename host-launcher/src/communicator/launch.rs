@@ -171,11 +171,10 @@ impl Communicator<'_> {
     /// Writes the rows of one rank to its device, where they stay until the launch has been answered.
     fn write_vector(&mut self, rank: u32, rows: &[VectorRow], sequence: u32) -> Result<DeviceAddr> {
         let bytes = u64::from(self.size()) * size_of::<VectorRow>() as u64;
-        if self.vectors.is_empty() {
-            let each = (0..self.size()).map(|rank| {
-                self.cluster.npu(rank).alloc(u64::from(START_NOTIFIES) * bytes, 64).map_err(driver)
-            });
-            self.vectors = each.collect::<Result<_>>()?;
+        // One by one: what an error interrupts is given back with the communicator.
+        for rank in u32::try_from(self.vectors.len()).unwrap_or(u32::MAX)..self.size() {
+            let npu = self.cluster.npu(rank);
+            self.vectors.push(npu.alloc(u64::from(START_NOTIFIES) * bytes, 64).map_err(driver)?);
         }
         // Launches in flight have different numbers, so no kernel reads this place any more.
         let at = self.vectors[rank as usize].0 + u64::from(sequence % START_NOTIFIES) * bytes;

@@ -12,6 +12,9 @@ use crate::cluster::Cluster;
 use crate::diagnosis::{self, Warning};
 use crate::error::{Error, Result};
 
+/// How long signals may be under way when all tasks are done.
+const SETTLE: Duration = Duration::from_millis(1);
+
 impl Communicator<'_> {
     /// Waits until everything in flight is done, on all ranks.
     ///
@@ -34,7 +37,10 @@ impl Communicator<'_> {
         let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
         let done = settled && matches!(outcome, Outcome::Done | Outcome::Deadline);
         let failure = if done && is_agreed && !self.is_refused() {
-            // All ranks are done with the same, and may still have done it too early.
+            // All ranks are done with the same, and may still have done it too early: once nothing is under way any more,
+            // no signal may be left.
+            let settled = self.cluster.clock().now().checked_add(SETTLE);
+            self.cluster.machine().run_until(|| self.cluster.machine().is_quiet(), settled);
             diagnosis::left_over(self, self.cluster.clock().since(started))
         } else {
             Some(diagnosis::explain(self, started))
