@@ -6,6 +6,7 @@
 
 use core::ops::DerefMut;
 
+use graph_verifier::Obligation;
 use task_cache::{Directory, Key, Limits, SlotId, Stats, Tally};
 use task_graph::{AffinePatterns, Block, PackedGraph, Page, Pages, Sized, TaskGraph};
 use templates::{Plan, Tables};
@@ -38,6 +39,8 @@ pub struct CacheUse {
     pub pages: u32,
     /// Counters.
     pub stats: Stats,
+    /// Recordings that the verifier's local part refused.
+    pub refused: u64,
 }
 
 /// Everything graphs are made of and kept in.
@@ -50,6 +53,8 @@ pub(crate) struct Graphs<S, T> {
     /// Where the patterns of a graph for all sizes are collected.
     split: AffinePatterns,
     held: Option<Held>,
+    /// Recordings that the verifier's local part refused.
+    refused: u64,
 }
 
 impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
@@ -61,6 +66,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
             sizes: Sizes::new(),
             split: AffinePatterns::new(),
             held: None,
+            refused: 0,
         }
     }
 
@@ -85,7 +91,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
 
     pub(crate) fn usage(&self) -> CacheUse {
         let (kept, stats) = (self.directory.used(), *self.directory.stats());
-        CacheUse { kept, pages: self.pages.taken(), stats }
+        CacheUse { kept, pages: self.pages.taken(), stats, refused: self.refused }
     }
 
     /// Returns the graph that is being submitted.
@@ -97,7 +103,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
     /// the cache is asked first and told afterwards.
     ///
     /// # Errors
-    /// What the template, the recorder or the pages refuse; nothing is held then.
+    /// What the template, the verifier's local part (counted), the recorder or the pages refuse; nothing is held then.
     pub(crate) fn obtain(
         &mut self,
         job: &Job,
@@ -105,6 +111,21 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         attached: &Tables<'_>,
     ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
         self.put_back();
+        let obtained = self.replay_or_record(job, context, attached);
+        if let Err(code) = obtained
+            && Obligation::of(code).is_some()
+        {
+            self.refused = self.refused.saturating_add(1);
+        }
+        obtained
+    }
+
+    fn replay_or_record(
+        &mut self,
+        job: &Job,
+        context: &mut OwnedContext,
+        attached: &Tables<'_>,
+    ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
         let (plan, features) = (job.plan.as_ref(), job.features());
         let wanted = plan.and_then(|plan| {
             cache_key::of(&job.launch, plan, &context.surroundings(), attached, features, &mut self.sizes)

@@ -2,6 +2,7 @@
 
 use core::ops::DerefMut;
 
+use graph_verifier::Checked;
 use task_graph::{
     Block, LaunchBase, PackedGraph, Page, Pages, Recorder, Task, TaskGraph, TaskSink, ThreadId, Vectors,
 };
@@ -11,6 +12,7 @@ use wire::npu::Status;
 use wire::{ErrorCode, Phase};
 
 use crate::bindings::{LaunchBindings, PeerTables};
+use crate::check;
 use crate::context::OwnedContext;
 use crate::kernel::Fault;
 
@@ -182,7 +184,7 @@ impl Job {
     /// Records the next chunk of `plan` into `graph`: the job's own plan, or one of the same size class.
     ///
     /// # Errors
-    /// What the template or the recorder refuses.
+    /// What the template, the verifier's local part or the recorder refuses.
     pub(crate) fn record<S: DerefMut<Target = [Block]>>(
         &self,
         plan: Option<&Plan>,
@@ -199,7 +201,10 @@ impl Job {
         }
         if let Some(plan) = plan.filter(|plan| self.next < plan.chunks()) {
             let tables = Tables { servers: groups.servers, pods: groups.pods, ..*attached };
-            plan.emit(self.next, &tables, &mut recorder)?;
+            let structure = check::structure(plan, &tables)?;
+            let mut checked = Checked::new(&structure, &mut recorder);
+            plan.emit(self.next, &tables, &mut checked)?;
+            checked.finish()?;
         }
         if self.next + 1 == self.chunks() {
             recorder.mark(Phase::Finish, 0);

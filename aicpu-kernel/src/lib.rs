@@ -22,6 +22,7 @@
 
 mod bindings;
 pub mod cache_key;
+mod check;
 mod context;
 mod graphs;
 mod job;

@@ -1,16 +1,17 @@
 //! Physical floors, measured in the same run as what they are compared with.
 //!
-//! The direct collective touches every input byte once and every output byte once, on two threads, in blocks that stay
+//! A direct collective touches every input byte once and every output byte once, on two threads, in blocks that stay
 //! in a cache of their core. From 4 MiB per rank on, where memory is the limit, blocks are long enough for copies that
 //! go past the caches.
 
 use core::hint::black_box;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::thread;
 use std::time::Instant;
 
 use wire::DESCRIPTOR_BYTES;
+use wire::launch::OpKind;
 
 /// Elements per block: 4 KiB.
 const BLOCK: usize = 1024;
@@ -19,45 +20,124 @@ const LARGE: usize = 4 << 20;
 /// Elements of a block then: 256 KiB.
 const LARGE_BLOCK: usize = 64 * 1024;
 
-/// Times `iterations` direct all-reduces (fp32, sum) of `bytes` bytes over `ranks` buffers on two threads, with a
-/// handshake at entry and exit.
-///
-/// # Panics
-/// When a thread does.
-#[must_use]
-pub fn direct_all_reduce(ranks: usize, bytes: usize, iterations: u64) -> Duration {
-    let elements = (bytes / 4).max(1);
-    let inputs: Vec<Vec<f32>> = (0..ranks).map(|rank| vec![rank as f32; elements]).collect();
-    let mut outputs: Vec<Vec<f32>> = (0..ranks).map(|_| vec![0.0; elements]).collect();
-    let (mut block, mut other) = {
-        let empty = vec![0.0_f32; if bytes < LARGE { BLOCK } else { LARGE_BLOCK }];
-        (empty.clone(), empty)
+/// A collective of fp32, summed where it reduces, done directly on two threads: a handshake at entry, one at exit.
+#[derive(Debug)]
+pub struct Direct {
+    op: OpKind,
+    inputs: Vec<Vec<f32>>,
+    outputs: Vec<Vec<f32>>,
+    /// Elements of a rank's share.
+    share: usize,
+    /// Where a block is summed, for each thread.
+    sums: [Vec<f32>; 2],
+}
+
+impl Direct {
+    /// Makes the buffers of an all-reduce, all-gather, reduce-scatter or all-to-all over `ranks` ranks. `bytes` are those of the larger
+    /// buffer of a rank; there is at least one element for each peer.
+    ///
+    /// # Panics
+    /// For another operation.
+    #[must_use]
+    pub fn new(op: OpKind, ranks: usize, bytes: usize) -> Self {
+        let elements = (bytes / 4).max(1);
+        let share = (elements / ranks).max(1);
+        let whole = share * ranks;
+        let (input, output) = match op {
+            OpKind::AllReduce => (elements, elements),
+            OpKind::AllGather => (share, whole),
+            OpKind::ReduceScatter => (whole, share),
+            OpKind::AllToAll => (whole, whole),
+            other => panic!("there is no direct {other}"),
+        };
+        let sum = vec![0.0; if bytes < LARGE { BLOCK } else { LARGE_BLOCK }];
+        Self {
+            op,
+            inputs: (0..ranks).map(|rank| vec![rank as f32 + 1.0; input]).collect(),
+            outputs: vec![vec![0.0; output]; ranks],
+            share,
+            sums: [sum.clone(), sum],
+        }
+    }
+
+    /// Returns how long the collective takes `iterations` times.
+    ///
+    /// # Panics
+    /// When a thread does.
+    pub fn run(&mut self, iterations: u64) -> Duration {
+        let Self { op, inputs, outputs, share, sums: [low_sum, high_sum] } = self;
+        let (op, share) = (*op, *share);
+        if op == OpKind::AllReduce {
+            let middle = inputs[0].len().div_ceil(2);
+            let halves = outputs.iter_mut().map(|output| output.split_at_mut(middle));
+            let (mut low, mut high): (Vec<_>, Vec<_>) = halves.unzip();
+            let lower = || reduce(inputs, &mut low, 0, low_sum);
+            return on_two_threads(iterations, lower, || reduce(inputs, &mut high, middle, high_sum));
+        }
+        let middle = outputs.len() / 2;
+        let (low, high) = outputs.split_at_mut(middle);
+        let lower = || fill(op, inputs, low, 0, share, low_sum);
+        on_two_threads(iterations, lower, || fill(op, inputs, high, middle, share, high_sum))
+    }
+
+    /// Returns the outputs of all ranks.
+    #[must_use]
+    pub fn outputs(&self) -> &[Vec<f32>] {
+        &self.outputs
+    }
+}
+
+/// Times `iterations` turns in which one thread does the first thing and another, at the same time, the second.
+fn on_two_threads(iterations: u64, mut here: impl FnMut(), mut there: impl FnMut() + Send) -> Duration {
+    let (started, finished) = (AtomicU64::new(0), AtomicU64::new(0));
+    let reach = |counter: &AtomicU64, count| {
+        while counter.load(Ordering::Acquire) < count {
+            core::hint::spin_loop();
+        }
     };
-    let middle = elements.div_ceil(2);
-    let (mut low, mut high): (Vec<_>, Vec<_>) =
-        outputs.iter_mut().map(|output| output.split_at_mut(middle)).unzip();
-    let (started, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let iterations = usize::try_from(iterations).expect("few iterations");
     thread::scope(|scope| {
         scope.spawn(|| {
             for iteration in 1..=iterations {
-                while started.load(Ordering::Acquire) < iteration {
-                    core::hint::spin_loop();
-                }
-                reduce(&inputs, &mut high, middle, &mut block);
+                reach(&started, iteration);
+                there();
                 finished.store(iteration, Ordering::Release);
             }
         });
         let start = Instant::now();
         for iteration in 1..=iterations {
             started.store(iteration, Ordering::Release);
-            reduce(&inputs, &mut low, 0, &mut other);
-            while finished.load(Ordering::Acquire) < iteration {
-                core::hint::spin_loop();
-            }
+            here();
+            reach(&finished, iteration);
         }
         start.elapsed()
     })
+}
+
+/// Makes the outputs of the ranks from `first` on: a sum of shares, or the shares that belong there.
+fn fill(
+    op: OpKind,
+    inputs: &[Vec<f32>],
+    outputs: &mut [Vec<f32>],
+    first: usize,
+    share: usize,
+    sum: &mut [f32],
+) {
+    if op == OpKind::ReduceScatter {
+        for (rank, output) in (first..).zip(outputs) {
+            reduce(inputs, &mut [output], rank * share, sum);
+        }
+        return;
+    }
+    // What goes to several ranks is still in the cache for the second.
+    for (sender, input) in inputs.iter().enumerate() {
+        for start in (0..share).step_by(sum.len()) {
+            let len = sum.len().min(share - start);
+            for (rank, output) in (first..).zip(&mut *outputs) {
+                let from = start + if op == OpKind::AllToAll { rank * share } else { 0 };
+                output[sender * share + start..][..len].copy_from_slice(&input[from..from + len]);
+            }
+        }
+    }
 }
 
 /// Sums the inputs from element `first` on into all outputs, in blocks of the length of `sum`.

@@ -1,5 +1,6 @@
 //! What the benches share: a context without a device, a rank with a played one, and the physical floors.
 
+pub mod collective;
 pub mod floors;
 pub mod rank;
 pub mod submission;

@@ -4,24 +4,15 @@
 //! in order, waits block, everything else may interleave, as a seed decides. A graph that cannot go on is reported
 //! with what each thread waits for; so is a signal that is sent twice or never taken.
 
+use core::hash::{Hash, Hasher};
 use core::ops::Range;
+use std::collections::HashSet;
+use std::hash::DefaultHasher;
 
+pub use graph_verifier::Labelled;
 use task_graph::{Caps, ChannelNotify, Rank, RegionKind, Span, Task, TaskSink, ThreadId};
 use templates::{Plan, Shape, Tables};
 use wire::{ErrorCode, Phase, Reduction};
-
-/// A task and where in the template it came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Labelled {
-    /// Thread it is on.
-    pub thread: ThreadId,
-    /// Phase of the skeleton.
-    pub phase: Phase,
-    /// Step of the algorithm.
-    pub step: u16,
-    /// The task.
-    pub task: Task,
-}
 
 /// Collects the tasks and marks of one rank in the order they are emitted.
 #[derive(Clone, Debug)]
@@ -232,6 +223,71 @@ impl World {
             }
         }
         self.finished()
+    }
+
+    /// Runs to the end in every order that the rules allow, and lets `end` look at each end; `most` states at most.
+    /// Returns how many states there were.
+    ///
+    /// # Errors
+    /// See [`Stopped`]: what the first order that goes wrong ends with.
+    ///
+    /// # Panics
+    /// When there are more than `most` states.
+    pub fn run_every_way(
+        &self,
+        most: usize,
+        reduce: &Reduce<'_>,
+        mut end: impl FnMut(&Self),
+    ) -> Result<usize, Stopped> {
+        let mut seen = HashSet::new();
+        let mut open = vec![self.clone()];
+        while let Some(world) = open.pop() {
+            let mut stuck = true;
+            for index in 0..world.threads.len() {
+                let Some(next) = world.after(index, reduce)? else { continue };
+                stuck = false;
+                if seen.insert(next.digest()) {
+                    assert!(seen.len() <= most, "more than {most} states");
+                    open.push(next);
+                }
+            }
+            if stuck {
+                world.finished()?;
+                end(&world);
+            }
+        }
+        Ok(seen.len())
+    }
+
+    /// Returns the world after the next task of a thread; `None` when that is blocked or done.
+    fn after(&self, index: usize, reduce: &Reduce<'_>) -> Result<Option<Self>, Stopped> {
+        let thread = &self.threads[index];
+        let Some(task) = thread.tasks.get(thread.at).copied() else { return Ok(None) };
+        let (rank, name) = (thread.rank, thread.name);
+        let awaited = self.awaited(rank, name, &task);
+        if awaited.is_some_and(|signal| !self.signals[signal].set) {
+            return Ok(None);
+        }
+        let mut next = self.clone();
+        if let Some(signal) = awaited {
+            next.signals[signal].set = false;
+        } else if let Some(signal) = next.execute(rank, &task, reduce) {
+            if next.signals[signal].set {
+                return Err(Stopped::SentTwice(rank_of(rank), task));
+            }
+            next.signals[signal].set = true;
+        }
+        next.threads[index].at += 1;
+        Ok(Some(next))
+    }
+
+    /// A fingerprint of everything that can differ.
+    fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.memory.hash(&mut hasher);
+        self.threads.iter().for_each(|thread| thread.at.hash(&mut hasher));
+        self.signals.iter().for_each(|signal| signal.set.hash(&mut hasher));
+        hasher.finish()
     }
 
     /// Checks that no thread is blocked and no signal is left over.

@@ -1,4 +1,5 @@
-//! Runs benchmarks by name: criterion's, the instructions of the aarch64 image, and how well algorithms are selected.
+//! Runs benchmarks by name: criterion's, the instructions of the aarch64 image, how well algorithms are selected, and the
+//! comparison with MPI.
 //!
 //! Every criterion group has two halves: `run`, and `floor`, the physical limit measured in the same run.
 //! Each half has a directory for each case, or is the only case itself.
@@ -12,7 +13,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::{command, image, workspace};
+use crate::{command, image, mpi, workspace};
 
 /// Where the criterion benchmarks are.
 const PACKAGES: [&str; 2] = ["aicpu-benches", "task-cache"];
@@ -23,13 +24,17 @@ const INSTRUCTIONS: &str = "instructions";
 /// The benchmark that models instead of measuring.
 const SELECTION: &str = "selection";
 
+/// The one whose floor is another program.
+const MPI: &str = "mpi";
+
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Benchmarks to run: `instructions`, `selection`, expansion, submit, replay, allreduce; all when none is named
+    /// Benchmarks to run: `instructions`, `selection`, `mpi`, expansion, submit, replay, collectives, verify; all
+    /// when none is named
     names: Vec<String>,
-    /// Print one JSON object a line: name, `median_ns`, `floor_ns`, ratio, runs; of instructions their number,
-    /// of selections chosen / best time
+    /// Print one JSON object a line: name, `median_ns`, `floor_ns`, ratio, runs; of instructions their number, of
+    /// selections chosen / best time, of mpi the other's median as floor
     #[arg(long)]
     json: bool,
 }
@@ -39,22 +44,21 @@ pub(crate) struct Options {
 /// # Errors
 /// When one of them fails.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let all = options.names.is_empty();
-    let named = |name: &str| all || options.names.iter().any(|named| named == name);
-    if named(INSTRUCTIONS) {
+    if options.names.is_empty() {
         instructions(options.json)?;
-    }
-    if named(SELECTION) {
         selection(options.json)?;
-    }
-    let names = options.names.iter().filter(|name| ![INSTRUCTIONS, SELECTION].contains(&name.as_str()));
-    if all {
         measure(&["*"], options.json)?;
+        return mpi::bench(options.json);
     }
-    names.into_iter().try_for_each(|name: &String| {
-        let own = [name.as_str()];
-        let listed = TARGETS.iter().find(|(listed, _)| listed == name);
-        measure(listed.map_or(&own, |(_, targets)| targets), options.json)
+    options.names.iter().try_for_each(|name| match name.as_str() {
+        INSTRUCTIONS => instructions(options.json),
+        SELECTION => selection(options.json),
+        MPI => mpi::bench(options.json),
+        name => {
+            let own = [name];
+            let listed = TARGETS.iter().find(|(listed, _)| *listed == name);
+            measure(listed.map_or(&own, |(_, targets)| targets), options.json)
+        }
     })
 }
 

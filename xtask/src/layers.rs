@@ -13,7 +13,14 @@ use crate::command;
 const LAYERS: &[&[&str]] = &[
     &["aicpu-wire"],
     &["aicpu-hal", "aicpu-task-graph", "aicpu-algorithm-file"],
-    &["aicpu-templates", "task-cache", "aicpu-ring", "aicpu-platform-aarch64", "aicpu-device-model"],
+    &[
+        "aicpu-templates",
+        "task-cache",
+        "aicpu-graph-verifier",
+        "aicpu-ring",
+        "aicpu-platform-aarch64",
+        "aicpu-device-model",
+    ],
     &["aicpu-kernel"],
     &["aicpu-image-elf", "host-launcher"],
     &["aicpu-tests", "aicpu-benches", "xtask"],

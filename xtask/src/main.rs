@@ -10,6 +10,7 @@ mod demo;
 mod firmware;
 mod image;
 mod layers;
+mod mpi;
 mod qemu;
 mod setup;
 mod size;

@@ -20,7 +20,9 @@ pub enum RegionKind {
 impl RegionKind {
     const ALL: [Self; 3] = [Self::Input, Self::Output, Self::Scratch];
 
-    const fn name(self) -> &'static str {
+    /// Returns the name users read.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Input => "input",
             Self::Output => "output",

@@ -54,7 +54,8 @@ pub struct Part {
 impl WriteBatch {
     /// Returns the task that writes one part.
     #[inline(always)]
-    pub(crate) fn task(&self, part: Part, notify: Option<ChannelNotify>) -> Task {
+    #[must_use]
+    pub fn task(&self, part: Part, notify: Option<ChannelNotify>) -> Task {
         Task::Write {
             peer: self.peer,
             dst: Span { region: self.dst, offset: part.dst, len: part.len },

@@ -26,6 +26,8 @@ pub(crate) struct Cut {
     pub(crate) threads: u16,
     /// Notifies of the main thread.
     pub(crate) main_notifies: u16,
+    /// Notifies of each sub thread.
+    pub(crate) sub_notifies: u16,
 }
 
 impl Cut {
@@ -36,7 +38,18 @@ impl Cut {
     pub(crate) fn of(shape: &Shape, script: Option<Script<'_>>) -> Result<Self, PlanError> {
         let fail = |code, need, limit| PlanError { code, need, limit };
         let header = script.ok_or(fail(ErrorCode::PLAN_OP, 0, 0))?.header();
-        let ScriptHeader { parts, slots, rank, ranks, threads, main_notifies, op, in_place, .. } = *header;
+        let ScriptHeader {
+            parts,
+            slots,
+            rank,
+            ranks,
+            threads,
+            main_notifies,
+            sub_notifies,
+            op,
+            in_place,
+            ..
+        } = *header;
         let parts = NonZero::new(parts).ok_or(fail(ErrorCode::SCRIPT_FORMAT, 0, 0))?;
         if u32::from(ranks) != shape.ranks {
             return Err(fail(ErrorCode::SCRIPT_MISMATCH, u64::from(ranks), u64::from(shape.ranks)));
@@ -50,7 +63,7 @@ impl Cut {
         if shape.threads < threads {
             return Err(fail(ErrorCode::PLAN_THREADS, u64::from(threads), u64::from(shape.threads)));
         }
-        Ok(Self { parts, slots, threads, main_notifies })
+        Ok(Self { parts, slots, threads, main_notifies, sub_notifies })
     }
 
     /// Returns the most elements of the whole, or of each block, that scratch has room for at once.

@@ -192,6 +192,12 @@ impl Plan {
         self.cut.map_or_else(|| (self.threads.get() - 1).saturating_mul(2), |cut| cut.main_notifies)
     }
 
+    /// Returns the notifies of each sub thread that the template uses.
+    #[must_use]
+    pub fn sub_notifies(&self) -> u16 {
+        self.cut.map_or(2, |cut| cut.sub_notifies)
+    }
+
     /// How the script cuts, where the algorithm is one.
     pub(crate) fn cut(&self) -> Option<Cut> {
         self.cut

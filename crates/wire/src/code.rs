@@ -11,6 +11,7 @@ mod device;
 mod host;
 mod image;
 mod kernel;
+mod verifier;
 
 use core::fmt;
 
@@ -100,7 +101,12 @@ impl ErrorCode {
 
     /// Returns every code there is, area by area.
     pub fn all() -> impl Iterator<Item = &'static CodeInfo> {
-        host::TABLE.iter().chain(image::TABLE).chain(kernel::TABLE).chain(device::TABLE)
+        host::TABLE
+            .iter()
+            .chain(image::TABLE)
+            .chain(kernel::TABLE)
+            .chain(verifier::TABLE)
+            .chain(device::TABLE)
     }
 
     /// Returns what is known about this code; `None` for success and for numbers this build does not know.

@@ -43,7 +43,7 @@ impl Operation {
     }
 
     /// Returns what every rank must have.
-    pub(super) fn needs(&self, ranks: u32, groups: &Tables<'_>) -> Needs {
+    pub(crate) fn needs(&self, ranks: u32, groups: &Tables<'_>) -> Needs {
         let needs = self.shape(0, ranks).needs(groups);
         self.file.as_ref().map_or(needs, |file| {
             let algorithm_file::Needs { threads, main_notifies, sub_notifies } = file.needs();

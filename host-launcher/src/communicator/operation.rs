@@ -67,7 +67,8 @@ impl Default for Operation {
 
 impl Operation {
     /// Returns what the templates make of this operation at one rank. Resources are left open: scratch, threads.
-    pub(crate) fn shape(&self, rank: u32, ranks: u32) -> Shape {
+    #[must_use]
+    pub fn shape(&self, rank: u32, ranks: u32) -> Shape {
         Shape {
             op: self.op,
             algorithm: self.algorithm,
@@ -97,7 +98,8 @@ impl Operation {
     }
 
     /// Returns the rows of one rank; empty where the operation has no vector.
-    pub(crate) fn rows(&self, rank: u32) -> &[VectorRow] {
+    #[must_use]
+    pub fn rows(&self, rank: u32) -> &[VectorRow] {
         self.vector.as_ref().map_or(&[], |vector| vector.rows(rank))
     }
 

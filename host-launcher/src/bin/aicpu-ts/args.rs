@@ -24,6 +24,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a collective on all ranks, check every byte, count what it took
     Run(RunArgs),
+    /// Prove the task graphs of an operation right, for every schedule, without running them
+    Verify(VerifyArgs),
     /// Show every candidate for an operation with its modelled time, and why one is chosen; with --cache, why launches
     /// hit or miss
     Explain(ExplainArgs),
@@ -52,6 +54,9 @@ pub(crate) struct WorldArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65), conflicts_with = "rank_table", allow_negative_numbers = true)]
     pub(crate) devices_per_server: u32,
 }
+
+/// Machine that algorithms are chosen for unless another is named.
+pub(crate) const DEFAULT_PROFILE: &str = "software-npu";
 
 /// What to carry out.
 #[derive(Args, Clone, Debug)]
@@ -83,12 +88,18 @@ pub(crate) struct OperationArgs {
     /// Algorithms of a composition's levels from the innermost on, as in `mesh,nhr`; - for its own choice
     #[arg(long, value_name = "ALGO,ALGO", value_delimiter = ',', num_args = 1, value_parser = parse_level)]
     pub(crate) levels: Vec<Level>,
+    /// Algorithm from a file, MSCCL XML
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["algo", "staging", "levels"])]
+    pub(crate) algo_file: Option<PathBuf>,
     /// Work in a scratch buffer or directly in the users' buffers; default: the least modelled time
     #[arg(long, value_parser = parse_staging)]
     pub(crate) staging: Option<Staging>,
     /// Use the same memory for input and output
     #[arg(long)]
     pub(crate) in_place: bool,
+    /// Seed of the payload, and of the counts and places of v operations; decimal or 0x-hexadecimal
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = parse_seed)]
+    pub(crate) seed: u64,
 }
 
 /// What to run.
@@ -96,11 +107,8 @@ pub(crate) struct OperationArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) operation: OperationArgs,
-    /// Algorithm from a file, MSCCL XML
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["algo", "levels", "staging"])]
-    pub(crate) algo_file: Option<PathBuf>,
     /// Machine that algorithms are chosen for: a built-in profile or a file; the software NPUs' own by default
-    #[arg(long, value_name = "PROFILE", default_value = "software-npu")]
+    #[arg(long, value_name = "PROFILE", default_value = DEFAULT_PROFILE)]
     pub(crate) profile: String,
     /// What runs the kernels: a thread of this process, or the aarch64 image under QEMU
     #[arg(long, value_enum, default_value_t = AicpuKind::Thread)]
@@ -134,9 +142,6 @@ pub(crate) struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=128)
     )]
     pub(crate) capture: Option<u32>,
-    /// Seed of the payload, decimal or 0x-hexadecimal
-    #[arg(long, value_name = "SEED", default_value = "1", value_parser = parse_seed)]
-    pub(crate) seed: u64,
     /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
@@ -151,6 +156,19 @@ pub(crate) struct DiagnoseArgs {
     /// Dumps of the ranks of one communicator, or folders of such
     #[arg(value_name = "DUMP", required = true)]
     pub(crate) dumps: Vec<PathBuf>,
+}
+
+/// What to prove.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) operation: OperationArgs,
+    /// Every algorithm and staging that carries the operation out
+    #[arg(long, conflicts_with_all = ["algo", "staging", "algo_file"])]
+    pub(crate) all_algos: bool,
+    /// Most elements of a chunk; default: as many as scratch holds
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) chunk: u64,
 }
 
 /// What to explain.

@@ -1,5 +1,4 @@
-//! The command `aicpu-ts`: run and explain collectives, explain failures, look at topologies and
-//! settings.
+//! The command `aicpu-ts`: run, explain and prove collectives, explain failures, look at topologies and settings.
 //!
 //! Exit status: 0 success, 1 failure, 2 wrong usage. Results go to standard output, everything else to standard
 //! error, so that output can be piped.
@@ -11,6 +10,7 @@ mod explain;
 mod output;
 mod run;
 mod topo;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     let mut output = Output::new(cli.json);
     let result = match &cli.command {
         Command::Run(args) => run::run(args, &mut output),
+        Command::Verify(args) => verify::verify(args, &mut output),
         Command::Explain(args) => explain::explain(args, &mut output),
         Command::Topo(args) => topo::topo(args, &mut output),
         Command::Diagnose(args) => diagnose::diagnose(args, &mut output),

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &RunArgs, output: &mut Output) -> Result<()> {
         eprintln!("{warning}");
     }
     let topology = world(&args.operation.world)?;
-    let (operation, why) = operation(args, &topology, &settings)?;
+    let (operation, why) = operation(&args.operation, &args.profile, &topology, &settings)?;
     let buffer_bytes = *settings.buffer_bytes.value();
     let config = config(args, &settings, buffer_bytes);
     let summary = carry_out(args, topology, operation, why, config)?;
@@ -95,16 +95,21 @@ pub(crate) fn question(args: &OperationArgs, topology: &Topology) -> Result<Ques
     })
 }
 
-/// Turns the arguments into an operation and the reason for its algorithm.
-fn operation(args: &RunArgs, topology: &Topology, settings: &Settings) -> Result<(Operation, String)> {
-    let question = question(&args.operation, topology)?;
+/// Turns the arguments into an operation and the reason for its algorithm; `profile` names the machine it is chosen for.
+pub(crate) fn operation(
+    args: &OperationArgs,
+    profile: &str,
+    topology: &Topology,
+    settings: &Settings,
+) -> Result<(Operation, String)> {
+    let question = question(args, topology)?;
     let file = args.algo_file.as_deref().map(algorithm_file::read).transpose()?.map(Arc::new);
     let choice = match &file {
         Some(file) => Choice::of_file(file),
-        None => Selector::new(topology, Profile::named(&args.profile)?, settings).choose(&question)?,
+        None => Selector::new(topology, Profile::named(profile)?, settings).choose(&question)?,
     };
     let Question { op, count, dtype, reduce, root, .. } = question;
-    let vector = args.operation.op.vector(args.seed, count, topology.ranks()).map(Arc::new);
+    let vector = args.op.vector(args.seed, count, topology.ranks()).map(Arc::new);
     let operation = Operation {
         op,
         count: if vector.is_some() || op == OpKind::Barrier { 0 } else { count },
@@ -151,7 +156,7 @@ fn carry_out(
     let chunk = comm.chunk_elements(&operation, args.operation.in_place)?;
     let setup = Setup {
         chunk,
-        seed: args.seed,
+        seed: args.operation.seed,
         in_place: args.operation.in_place,
         buffers: args.rotate_buffers,
         capture: args.capture.unwrap_or(0),

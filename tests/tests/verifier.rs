@@ -1,0 +1,22 @@
+//! The graph verifier: everything the templates emit is proved, and what is wrong is refused.
+
+#[path = "verifier/facts.rs"]
+mod facts;
+#[path = "verifier/grid.rs"]
+mod grid;
+#[path = "verifier/harm.rs"]
+mod harm;
+#[path = "verifier/local.rs"]
+mod local;
+#[path = "verifier/mutants.rs"]
+mod mutants;
+#[path = "verifier/mutation.rs"]
+mod mutation;
+#[path = "verifier/naive.rs"]
+mod naive;
+#[path = "verifier/pairs.rs"]
+mod pairs;
+#[path = "verifier/schedules.rs"]
+mod schedules;
+#[path = "verifier/shapes.rs"]
+mod shapes;
