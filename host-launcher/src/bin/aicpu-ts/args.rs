@@ -125,9 +125,6 @@ pub(crate) struct OperationArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) operation: OperationArgs,
-    /// Algorithm from a file, MSCCL XML
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["algo", "levels", "staging"])]
-    pub(crate) algo_file: Option<PathBuf>,
     /// Machine that algorithms are chosen for: a built-in profile or a file; the software NPUs' own by default
     #[arg(long, value_name = "PROFILE", default_value = DEFAULT_PROFILE)]
     pub(crate) profile: String,
