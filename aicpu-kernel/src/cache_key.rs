@@ -44,7 +44,7 @@ pub fn judge(launch: &Launch, plan: &Plan, around: &Surroundings<'_>) -> Reasons
 }
 
 /// Returns what the cache is asked for to get the graph of a launch; `None` when it may not be asked. `features` are
-/// bits that tell graphs apart which differ in what is around the operation.
+/// bits that tell graphs apart which differ in what is around the operation. Without `sizes` every count has its own.
 #[must_use]
 pub fn of(
     launch: &Launch,
@@ -52,7 +52,7 @@ pub fn of(
     around: &Surroundings<'_>,
     attached: &Tables<'_>,
     features: u32,
-    sizes: &mut Sizes,
+    sizes: Option<&mut Sizes>,
 ) -> Option<Wanted> {
     let shape = plan.shape();
     let header = around.header;
@@ -62,7 +62,9 @@ pub fn of(
     // The field's cache knows sizes only.
     let class = plan.size_class(around.longest);
     let class = class.filter(|_| launch.cache == CacheMode::On).map(SizeClass::number);
-    let shared = class.filter(|&number| sizes.shares(mixed(launch, features, number), launch.count));
+    let shared = sizes.and_then(|sizes| {
+        class.filter(|&number| sizes.shares(mixed(launch, features, number), launch.count))
+    });
     let key = Key::new(&Facts {
         instance: header.instance,
         epoch: header.epoch,

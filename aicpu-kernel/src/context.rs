@@ -36,8 +36,6 @@ pub(crate) struct OwnedContext {
     servers: Vec<u32, MAX_RANKS>,
     /// First rank of every super pod.
     pods: Vec<u32, MAX_RANKS>,
-    /// What every link can reduce: types and reductions, bit per number.
-    link_reduces: (u32, u32),
     /// Longest transfer that no engine splits, bytes.
     longest: u64,
     /// Set once a submission failed half-way; nothing is submitted any more.
@@ -55,7 +53,6 @@ impl OwnedContext {
         rings: Vec::new(),
         servers: Vec::new(),
         pods: Vec::new(),
-        link_reduces: (0, 0),
         longest: 0,
         poisoned: false,
         used: 0,
@@ -73,7 +70,7 @@ impl OwnedContext {
         for thread in context.threads {
             self.rings.push(resume(thread.queue, thread.ring, thread.depth)?).map_err(|_| FULL)?;
         }
-        (self.link_reduces, self.longest) = ((u32::MAX, u32::MAX), context.header.sdma_max_len);
+        self.longest = context.header.sdma_max_len;
         for channel in context.channels {
             // Channels without a queue pair get a ring of depth 0 that is never used, so that indices stay simple.
             let ring = if channel.depth == 0 {
@@ -82,8 +79,6 @@ impl OwnedContext {
                 resume(channel.queue, channel.ring, channel.depth)?
             };
             self.rings.push(ring).map_err(|_| FULL)?;
-            self.link_reduces.0 &= channel.reduce_types;
-            self.link_reduces.1 &= channel.reduce_ops;
             self.longest = self.longest.min(channel.max_len);
         }
         for region in context.regions {
@@ -133,6 +128,16 @@ impl OwnedContext {
         Surroundings { header: &self.header, channels: &self.channels, longest: self.longest }
     }
 
+    /// Returns the resources.
+    pub(crate) fn resources(&self) -> Result<Resources<'_>, ErrorCode> {
+        Resources::new(Context {
+            header: &self.header,
+            threads: &self.threads,
+            regions: &self.regions,
+            channels: &self.channels,
+        })
+    }
+
     /// Returns what plans for this context refer to, with what is attached to the launch.
     pub(crate) fn tables<'a>(&'a self, attached: &Tables<'a>) -> Tables<'a> {
         Tables { servers: &self.servers, pods: &self.pods, ..*attached }
@@ -168,9 +173,26 @@ impl OwnedContext {
 
     /// Returns whether every link reduces while moving.
     pub(crate) fn reduces_inline(&self, reduction: Reduction) -> bool {
-        let (types, ops) = self.link_reduces;
+        let (types, ops) = (self.header.link_reduce_types, self.header.link_reduce_ops);
         types >> reduction.dtype as u32 & 1 == 1 && ops >> reduction.op as u32 & 1 == 1
     }
+}
+
+/// Makes the producer of a ring in the window of an NPU. The ring may have been used before its context was last
+/// dropped, and hold entries not consumed yet.
+///
+/// # Errors
+/// `QUEUE_HEAD` when the words of the ring contradict each other.
+pub(crate) fn resume<M: SharedMemory>(
+    memory: &M,
+    window: DeviceAddr,
+    (queue, ring, depth): (u16, u64, u32),
+) -> Result<SubmissionRing, ErrorCode> {
+    let word = |table: u64| {
+        let word = window.checked_add(table + 8 * u64::from(queue)).ok_or(ErrorCode::CONTEXT_ADDRESS)?;
+        memory.load(word).map(<u32 as ring::Count>::low)
+    };
+    SubmissionRing::resumed(queue, DeviceAddr(ring), depth, word(HEADS)?, word(TAILS)?)
 }
 
 /// The contexts this kernel has decoded.
@@ -202,16 +224,17 @@ impl ContextTable {
         self.list.iter_mut().filter(of).for_each(|context| context.poisoned = true);
     }
 
-    /// Returns the index of the context that a launch names, and whether it had to be decoded.
+    /// Returns the index of the context that a launch names, and whether it had to be decoded. `ring` makes the
+    /// producer of a ring by queue number, address and depth.
     ///
     /// # Errors
-    /// `CONTEXT_*` with the byte offset at fault: bytes that are no good, an identity other than the launch's.
-    /// `QUEUE_HEAD` when the words of a ring contradict each other.
+    /// `CONTEXT_*` with the byte offset at fault: bytes that are no good, an identity other than the launch's; what
+    /// `ring` refuses.
     pub(crate) fn find<M: SharedMemory>(
         &mut self,
         memory: &M,
-        window: DeviceAddr,
         launch: &Launch,
+        ring: impl Fn(u16, u64, u32) -> Result<SubmissionRing, ErrorCode>,
     ) -> Result<(usize, bool), Fault> {
         self.clock += 1;
         let known = self.list.iter_mut().enumerate().find(|(_, context)| {
@@ -229,22 +252,13 @@ impl ContextTable {
         if (context.header.instance, context.header.epoch) != (launch.instance, launch.epoch) {
             return Err(Fault { code: ErrorCode::CONTEXT_STALE, detail: u64::from(context.header.epoch) });
         }
-        // The rings may have been used before this context was last dropped, and hold entries not consumed yet.
-        let resume = |queue: u16, ring: u64, depth: u32| {
-            let word = |table: u64| {
-                let word =
-                    window.checked_add(table + 8 * u64::from(queue)).ok_or(ErrorCode::CONTEXT_ADDRESS)?;
-                memory.load(word).map(<u32 as ring::Count>::low)
-            };
-            SubmissionRing::resumed(queue, DeviceAddr(ring), depth, word(HEADS)?, word(TAILS)?)
-        };
         // A new context at the same place replaces the old one: its communicator is gone.
         self.list.iter_mut().filter(|context| context.is_at(launch.context.0)).for_each(OwnedContext::vacate);
         // Vacant places first. A poisoned context goes last: decoded anew it would be taken for a sound one.
         let oldest =
             self.list.iter_mut().enumerate().min_by_key(|(_, context)| (context.poisoned, context.used));
         let (index, place) = oldest.ok_or(ErrorCode::CONTEXT_CAPACITY)?;
-        place.fill(&context, launch.context.0, resume)?;
+        place.fill(&context, launch.context.0, ring)?;
         place.used = self.clock;
         Ok((index, true))
     }

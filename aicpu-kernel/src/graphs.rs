@@ -128,7 +128,8 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
     ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
         let (plan, features) = (job.plan.as_ref(), job.features());
         let wanted = plan.and_then(|plan| {
-            cache_key::of(&job.launch, plan, &context.surroundings(), attached, features, &mut self.sizes)
+            let around = context.surroundings();
+            cache_key::of(&job.launch, plan, &around, attached, features, Some(&mut self.sizes))
         });
         if let Some(hit) = wanted.and_then(|wanted| self.directory.lookup(&wanted.key)) {
             // An entry that was just found can be pinned.

@@ -8,7 +8,7 @@ use task_graph::{Block, Page, Vectors};
 use templates::Tables;
 use wire::launch::{CacheOutcome, Launch};
 use wire::npu::{
-    CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES,
+    ABORTED, CQ_HEAD, HEARTBEAT, KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LAUNCHES,
     STATUSES, Status,
 };
 use wire::program::Posted;
@@ -17,7 +17,7 @@ use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::bindings::{LoadedVector, PeerTables};
-use crate::context::ContextTable;
+use crate::context::{self, ContextTable};
 use crate::graphs::{CacheUse, Graphs};
 use crate::job::{Job, Opened};
 use crate::program::LoadedProgram;
@@ -238,7 +238,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
     /// Finds the context of an operation and plans it.
     fn open(&mut self, launch: Launch) -> Result<Opened, Fault> {
         let window = self.platform.window();
-        let (index, decoded) = self.contexts.find(&self.platform, window, &launch)?;
+        let platform = &self.platform;
+        let ring = |queue, ring, depth| context::resume(platform, window, (queue, ring, depth));
+        let (index, decoded) = self.contexts.find(platform, &launch, ring)?;
         if decoded {
             self.now_ns = self.platform.now_ns();
             self.platform.event(TraceEvent::context_decoded(self.now_ns, &launch));
@@ -273,6 +275,9 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
     /// owner of the kernel gets its turn, completions are reaped and the heart beats.
     fn advance(&mut self) -> bool {
         let Some(mut job) = self.job.take() else { return false };
+        if self.is_aborted(&job) {
+            return self.give_up(&job, ErrorCode::COMM_ABORTED.into());
+        }
         let turn = match self.step(&mut job) {
             Ok(turn) => turn,
             Err(fault) if job.is_untouched() && job.plan.is_some() => {
@@ -298,6 +303,12 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         self.platform.event(TraceEvent::submitted(self.now_ns, &job.status));
         self.answer(&job.status);
         true
+    }
+
+    /// Returns whether the host has told this kernel to drop what it has of the job's communicator.
+    fn is_aborted(&self, job: &Job) -> bool {
+        let word = self.at(ABORTED).and_then(|word| self.platform.load(word));
+        word.is_ok_and(|word| word != 0 && word == job.launch.instance[0])
     }
 
     /// One turn: get the graph of the next chunk if the last one is submitted, then submit.
@@ -371,6 +382,10 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
 }
 
 /// Returns what a launch refers to besides its buffers.
-fn attached<'a>(vector: &'a LoadedVector, script: &'a LoadedScript, launch: &Launch) -> Tables<'a> {
+pub(crate) fn attached<'a>(
+    vector: &'a LoadedVector,
+    script: &'a LoadedScript,
+    launch: &Launch,
+) -> Tables<'a> {
     Tables { vector: vector.rows(), script: script.of(launch), ..Tables::default() }
 }

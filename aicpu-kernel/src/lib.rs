@@ -11,6 +11,9 @@
 //! The replay of a program is the same for several operations in turn: what can be refused of any of them is refused
 //! before the first is submitted, and each but the last starts the next on the device.
 //!
+//! [`CallKernel`] is the same kernel where the public data plane takes the tasks: launches, contexts, plans and keys are
+//! these, but there are no rings, and each task becomes a call at once.
+//!
 //! The kernel knows no hardware (that is `hal`), has no heap, no `unsafe` and no panic path. The image or the host
 //! thread that owns it calls [`Kernel::poll`] for ever.
 #![no_std]
@@ -22,6 +25,7 @@
 
 mod bindings;
 pub mod cache_key;
+mod calls;
 mod check;
 mod context;
 mod graphs;
@@ -33,6 +37,7 @@ mod script;
 mod sizes;
 mod submit;
 
+pub use calls::{CallKernel, TapePage, Tapes};
 pub use context::{MAX_CONTEXTS, MAX_RANKS, MAX_THREADS};
 pub use graphs::CacheUse;
 pub use kernel::{Fault, Kernel};

@@ -70,6 +70,8 @@ impl Tables {
                 sdma_max_len: sdma::MAX_LEN,
                 sdma_reduce_types: sdma::REDUCE_TYPES,
                 sdma_reduce_ops: sdma::REDUCE_OPS,
+                link_reduce_types: sdma::REDUCE_TYPES,
+                link_reduce_ops: sdma::REDUCE_OPS,
                 ..ContextHeader::default()
             },
             threads: (0..needs.threads).map(thread).collect(),
@@ -94,6 +96,12 @@ impl Tables {
     #[must_use]
     pub fn resources(&self) -> Resources<'_> {
         Resources::new(self.context()).expect("few queues")
+    }
+
+    /// Returns the number of threads.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.len()
     }
 
     /// Returns the tables as the bytes in device memory that the kernel decodes.

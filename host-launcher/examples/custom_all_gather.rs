@@ -40,7 +40,7 @@ pub(crate) fn two_way_ring(ranks: u32) -> Algorithm {
     ring.finish()
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn core::error::Error>> {
     let ranks = 5;
     let file = Some(Arc::new(AlgorithmFile::new(two_way_ring(ranks))?));
     let operation = Operation {

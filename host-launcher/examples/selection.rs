@@ -19,24 +19,10 @@ use serde_json::json;
 use wire::launch::OpKind;
 
 /// Servers and devices in each.
-const WORLDS: [(u32, u32); 9] = [(1, 2), (1, 4), (1, 8), (1, 16), (2, 2), (2, 8), (4, 8), (8, 1), (3, 5)];
+const WORLDS: [(u32, u32); 7] = [(1, 2), (1, 4), (1, 8), (2, 2), (2, 8), (8, 1), (3, 5)];
 /// Bytes per rank: powers of two, and sizes between them.
-const SIZES: [u64; 14] = [
-    8,
-    96,
-    1 << 10,
-    5_000,
-    16 << 10,
-    40_000,
-    64 << 10,
-    100_000,
-    256 << 10,
-    1 << 20,
-    3 << 20,
-    10_000_000,
-    16 << 20,
-    64 << 20,
-];
+const SIZES: [u64; 10] =
+    [8, 1 << 10, 5_000, 16 << 10, 40_000, 100_000, 256 << 10, 1 << 20, 10_000_000, 64 << 20];
 /// Most ranks that the naive simulation is used for.
 const NAIVE_RANKS: u32 = 5;
 /// The worst ratio that is allowed.

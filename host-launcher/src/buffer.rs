@@ -19,24 +19,31 @@ pub struct SharedBuffer {
 }
 
 impl SharedBuffer {
-    /// Allocates and registers `len` bytes (at least 1) on every rank of a cluster.
+    /// Allocates and registers `len` bytes (at least 1) on every rank of a cluster, or on none.
     ///
     /// # Errors
     /// Those of the driver: no memory, no region slot left.
     pub fn new(cluster: &Cluster, len: u64) -> Result<Self> {
+        let mut made = Self { len, rows: Vec::new(), tables: Vec::new() };
+        match made.fill(cluster) {
+            Ok(()) => Ok(made),
+            Err(error) => made.free(cluster).and(Err(error)),
+        }
+    }
+
+    fn fill(&mut self, cluster: &Cluster) -> Result<()> {
         let ranks = cluster.topology().ranks();
-        let rows: Vec<PeerBuffer> =
-            (0..ranks).map(|rank| allocate(cluster.npu(rank), len)).collect::<Result<_>>()?;
-        let table = rows.as_bytes();
-        let tables = (0..ranks)
-            .map(|rank| {
-                let npu = cluster.npu(rank);
-                let at = npu.alloc(table.len() as u64, 64).map_err(driver)?;
-                npu.write(at, table).map_err(driver)?;
-                Ok(at)
-            })
-            .collect::<Result<_>>()?;
-        Ok(Self { len, rows, tables })
+        for rank in 0..ranks {
+            self.rows.push(allocate(cluster.npu(rank), self.len)?);
+        }
+        let table = self.rows.as_bytes();
+        for rank in 0..ranks {
+            let npu = cluster.npu(rank);
+            let at = npu.alloc(table.len() as u64, 64).map_err(driver)?;
+            self.tables.push(at);
+            npu.write(at, table).map_err(driver)?;
+        }
+        Ok(())
     }
 
     /// Returns the bytes per rank.
@@ -96,19 +103,20 @@ impl SharedBuffer {
     /// # Errors
     /// Those of the driver, when it has been given back already.
     pub fn free(self, cluster: &Cluster) -> Result<()> {
-        for ((rank, row), table) in (0_u32..).zip(self.rows).zip(self.tables) {
+        for (rank, row) in (0..).zip(self.rows) {
             let npu = cluster.npu(rank);
             npu.deregister(row.token).map_err(driver)?;
             npu.free(row.addr).map_err(driver)?;
-            npu.free(table).map_err(driver)?;
         }
-        Ok(())
+        (0..).zip(self.tables).try_for_each(|(rank, table)| cluster.npu(rank).free(table)).map_err(driver)
     }
 }
 
 fn allocate(npu: &Npu, len: u64) -> Result<PeerBuffer> {
     let addr = npu.alloc(len, 128).map_err(driver)?;
-    let region = npu.register(addr, len, Access::all()).map_err(driver)?;
+    // What cannot be registered is of no use; that it cannot be freed either is not what is told.
+    let region =
+        npu.register(addr, len, Access::all()).inspect_err(|_| drop(npu.free(addr))).map_err(driver)?;
     Ok(PeerBuffer { addr, len, token: region.token, reserved: 0 })
 }
 

@@ -1,30 +1,38 @@
 //! The machine a communicator runs on: a fabric of software NPUs, and their AI CPUs.
 //!
-//! The kernel of each NPU runs either in this process ([`Aicpu::Thread`]) or as the aarch64 image on one core of an
-//! emulated machine, shared by all NPUs or not ([`Aicpu::Qemu`]). Everything else is the same for both: the same launches, contexts, rings and
-//! device model. Several communicators may share a cluster.
+//! The kernel of each NPU runs in this process ([`Aicpu::Thread`]), as the aarch64 image on one core of an emulated
+//! machine, shared by all NPUs or not ([`Aicpu::Qemu`]), or as a shared object in a program for each NPU
+//! ([`Aicpu::Library`]). Everything else is the same for all: the same launches, contexts, rings and device model. Several communicators may share a cluster.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::sync::Arc;
-use std::time::Instant;
 
 use aicpu_kernel::{Block, DEFAULT_BLOCKS, Kernel, LARGEST_GRAPH_PAGES, Page};
-use device_model::driver::Npu;
+use device_model::clock::Clock;
+use device_model::driver::{Leftover, Npu};
 use device_model::fabric::{Fabric, FabricConfig};
 use device_model::machine::{Machine, MachineConfig, Outcome};
-use device_model::platform::ModelPlatform;
+use device_model::platform::{ModelPlatform, SimulatedPlatform};
+use hal::Platform;
 use wire::ErrorCode;
 use wire::boot::{MAX_CORES, WindowPlace};
-use wire::npu::{KERNEL_STATE, KernelState, LOG, LOG_BYTES};
+use wire::npu::{
+    KERNEL_STATE, KernelState, LAUNCH_HEAD, LAUNCH_SLOTS, LAUNCH_TAIL, LOG, LOG_BYTES, STATUSES, Status,
+};
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::image::Image;
+use crate::library::{self, Library};
+use crate::owner;
 use crate::qemu::{Guest, Options};
 use crate::topology::Topology;
 
 /// Pages in which a kernel of this process keeps graphs: 2 MiB.
 const CACHE_PAGES: usize = 512;
+/// What runs the kernels of a simulation, by the name users know.
+const SIMULATED: &str = "simulated";
 /// Name of the machines that must be woken.
 const PER_NPU: &str = "qemu-per-npu";
 /// Windows are multiples of this many bytes.
@@ -42,6 +50,8 @@ pub enum Aicpu {
         /// How it is emulated.
         options: Options,
     },
+    /// A shared object, loaded by a program for each NPU.
+    Library(library::Options),
 }
 
 impl Aicpu {
@@ -50,6 +60,7 @@ impl Aicpu {
             Self::Thread => "thread",
             Self::Qemu { options, .. } if options.per_npu => PER_NPU,
             Self::Qemu { .. } => "qemu",
+            Self::Library(_) => "library",
         }
     }
 }
@@ -69,7 +80,15 @@ struct Shared {
     npus: Vec<Npu>,
     machine: Machine,
     guests: Vec<Guest>,
+    libraries: Vec<Library>,
     aicpu: &'static str,
+    reclaimed: Vec<Leftover>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        owner::release(self.npus[0].fabric());
+    }
 }
 
 impl Cluster {
@@ -84,24 +103,37 @@ impl Cluster {
         Self::over(&fabric, topology, aicpu)
     }
 
-    /// As [`start`](Self::start), over a fabric made by the caller, with one NPU per rank.
+    /// As [`start`](Self::start), as a simulation under a seed: one thread, virtual time, kernels in this process.
     ///
     /// # Errors
     /// As [`start`](Self::start).
+    pub fn simulate(topology: Topology, memory: u64, seed: u64) -> Result<Self> {
+        let window = (memory + wire::npu::HEAP).next_multiple_of(WINDOW_GRANULE);
+        let config = FabricConfig { seed: Some(seed), ..FabricConfig::new(topology.ranks(), window) };
+        let fabric = Fabric::create(&config).map_err(|error| Error::new(error.code(), error.to_string()))?;
+        Self::over(&fabric, topology, &Aicpu::Thread)
+    }
+
+    /// As [`start`](Self::start), over a fabric made by the caller, with one NPU per rank. What a process that is gone has
+    /// left in it is taken back: [`reclaimed`](Self::reclaimed).
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), and `NPU_HELD` when another process is using the fabric.
     pub fn over(fabric: &Fabric, topology: Topology, aicpu: &Aicpu) -> Result<Self> {
+        let reclaimed = owner::claim(fabric)?;
         let npus: Vec<Npu> = (0..fabric.npus()).map(|npu| Npu::new(fabric, npu)).collect();
         let machine = Machine::new(fabric, MachineConfig::default());
-        let guests = match aicpu {
+        let (mut guests, mut libraries) = (Vec::new(), Vec::new());
+        match aicpu {
             Aicpu::Thread => {
-                for npu in 0..fabric.npus() {
-                    machine.attach(npu, Box::new(ThreadKernel::start(fabric, npu)?));
-                }
-                Vec::new()
+                (0..fabric.npus()).try_for_each(|npu| attach(&machine, fabric, npu))?;
             }
-            Aicpu::Qemu { image, options } => boot(fabric, image, options)?,
-        };
+            Aicpu::Qemu { image, options } => guests = boot(fabric, image, options)?,
+            Aicpu::Library(options) => libraries = Library::start(fabric, options)?,
+        }
+        let aicpu = if fabric.is_simulated() { SIMULATED } else { aicpu.name() };
         let members = (0..topology.ranks()).collect();
-        let shared = Arc::new(Shared { npus, machine, guests, aicpu: aicpu.name() });
+        let shared = Arc::new(Shared { npus, machine, guests, libraries, aicpu, reclaimed });
         let cluster = Self { topology, members, shared };
         cluster.wait_until_ready()?;
         Ok(cluster)
@@ -141,10 +173,56 @@ impl Cluster {
         &self.shared.npus[self.members[rank as usize] as usize]
     }
 
+    /// Returns what processes that are gone had left in the NPUs, and was taken back.
+    #[must_use]
+    pub fn reclaimed(&self) -> &[Leftover] {
+        &self.shared.reclaimed
+    }
+
     /// Returns the device.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.shared.machine
+    }
+
+    /// Returns the clock by which devices and host live.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        self.shared.npus[0].fabric().clock()
+    }
+
+    /// Takes all faults out of the NPU of a rank, and restarts the NPU and its kernel if it is dead. What communicators
+    /// had on a dead one is gone, and waits to be given back.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    ///
+    /// # Panics
+    /// When there is no such rank.
+    pub fn repair(&self, rank: u32) -> Result<()> {
+        let (machine, npu) = (self.machine(), self.npu(rank));
+        let dead = machine.is_dead(npu.index());
+        npu.exhaust_at(None);
+        machine.repair(npu.index());
+        if dead {
+            self.answer_for_the_dead(rank);
+            attach(machine, npu.fabric(), npu.index())?;
+        }
+        Ok(())
+    }
+
+    /// Answers what a dead kernel has not: the next one must not take launches of communicators that are gone.
+    fn answer_for_the_dead(&self, rank: u32) {
+        let window = self.npu(rank).window();
+        let (head, tail) = (window.word(LAUNCH_HEAD), window.word(LAUNCH_TAIL));
+        // ORDER: nobody else uses these words now.
+        let (answered, posted) = (head.load(Ordering::Acquire), tail.load(Ordering::Acquire));
+        let status = Status { code: ErrorCode::NPU_DEAD.0, ..Status::default() };
+        for launch in answered..posted.min(answered + LAUNCH_SLOTS) {
+            let slot = launch % LAUNCH_SLOTS;
+            window.write(STATUSES + slot * size_of::<Status>() as u64, status.as_bytes());
+        }
+        head.store(posted, Ordering::Release);
     }
 
     /// Returns what runs the kernels, by the name users know.
@@ -164,7 +242,8 @@ impl Cluster {
     /// # Errors
     /// Those of [`Guest::check`].
     pub fn check(&self) -> Result<()> {
-        self.shared.guests.iter().try_for_each(Guest::check)
+        self.shared.guests.iter().try_for_each(Guest::check)?;
+        self.shared.libraries.iter().try_for_each(Library::check)
     }
 
     /// Tells the kernel of a rank that there may be something to do for it; needed after every post.
@@ -211,9 +290,10 @@ impl Cluster {
             let state = npu.window().word(KERNEL_STATE).load(Ordering::Acquire);
             state == KernelState::Ready as u64
         };
-        let deadline = Instant::now() + Duration::from_secs(20);
-        match self.shared.machine.run_until(|| self.shared.npus.iter().all(ready), Some(deadline)) {
-            Outcome::Done => Ok(()),
+        let deadline = self.clock().now() + Duration::from_secs(20);
+        let settled = || self.shared.npus.iter().all(ready) || self.check().is_err();
+        match self.shared.machine.run_until(settled, Some(deadline)) {
+            Outcome::Done => self.check(),
             _ => Err(Error::new(
                 ErrorCode::KERNEL_SILENT,
                 "a kernel did not say that it takes launches within 20 s",
@@ -237,17 +317,28 @@ fn boot(fabric: &Fabric, image: &Image, options: &Options) -> Result<Vec<Guest>>
     Ok(guests)
 }
 
-/// The kernel on this host: its memory is boxed.
-type HostKernel = Kernel<ModelPlatform, Box<[Block]>, Box<[Page]>>;
+/// A kernel on this host: its memory is boxed.
+type HostKernel<P> = Kernel<P, Box<[Block]>, Box<[Page]>>;
 
 /// The kernel of one NPU in this process.
-struct ThreadKernel(Box<HostKernel>);
+struct ThreadKernel<P>(Box<HostKernel<P>>);
 
-impl ThreadKernel {
-    fn start(fabric: &Fabric, npu: u32) -> Result<Self> {
-        let blocks = vec![Block::EMPTY; DEFAULT_BLOCKS].into_boxed_slice();
-        let pages = vec![Page::EMPTY; LARGEST_GRAPH_PAGES + CACHE_PAGES].into_boxed_slice();
-        let mut kernel = Box::new(Kernel::new(ModelPlatform::new(fabric, npu), blocks, pages));
+/// Starts a kernel in this process and makes it resident on an NPU.
+fn attach(machine: &Machine, fabric: &Fabric, npu: u32) -> Result<()> {
+    match SimulatedPlatform::new(fabric, npu) {
+        Some(platform) => machine.attach(npu, Box::new(ThreadKernel::start(platform, npu)?)),
+        None => machine.attach(npu, Box::new(ThreadKernel::start(ModelPlatform::new(fabric, npu), npu)?)),
+    };
+    Ok(())
+}
+
+impl<P: Platform> ThreadKernel<P> {
+    fn start(platform: P, npu: u32) -> Result<Self> {
+        // Zeros cost nothing until they are touched, and a kernel reads no block or page that it has not written.
+        let full = |_| Error::new(ErrorCode::DEVICE_MEMORY, format!("no memory for the kernel of NPU {npu}"));
+        let blocks = <[Block]>::new_box_zeroed_with_elems(DEFAULT_BLOCKS).map_err(full)?;
+        let pages = <[Page]>::new_box_zeroed_with_elems(LARGEST_GRAPH_PAGES + CACHE_PAGES).map_err(full)?;
+        let mut kernel = Box::new(Kernel::new(platform, blocks, pages));
         kernel
             .start()
             .map_err(|code| Error::new(code, format!("the kernel of NPU {npu} cannot use its window")))?;
@@ -255,7 +346,7 @@ impl ThreadKernel {
     }
 }
 
-impl device_model::machine::Aicpu for ThreadKernel {
+impl<P: Platform + Send> device_model::machine::Aicpu for ThreadKernel<P> {
     fn poll(&mut self) -> bool {
         self.0.poll()
     }

@@ -11,6 +11,7 @@ mod file;
 mod launch;
 mod operation;
 mod pending;
+mod recovery;
 mod vector;
 mod wait;
 mod work;
@@ -23,7 +24,7 @@ use aicpu_kernel::MAX_RANKS;
 use device_model::driver::LaunchTicket;
 use wire::launch::CacheMode;
 use wire::launch::{Algorithm, Staging};
-use wire::npu::Status;
+use wire::npu::{DEFAULT_DEPTH, Status};
 use wire::{DeviceAddr, ErrorCode};
 
 use crate::buffer::driver;
@@ -36,6 +37,7 @@ pub use capture::{Capture, Program, Slot};
 pub(crate) use operation::refused;
 pub use operation::{Operation, Place};
 pub use pending::{PendingOperation, Progress};
+pub use recovery::{Aborter, Retry};
 pub use vector::Vector;
 pub(crate) use work::Work;
 
@@ -49,6 +51,8 @@ pub struct Config {
     pub name: String,
     /// Upper bound of the scratch buffer per rank, bytes (`HCCL_BUFFSIZE`).
     pub buffer_bytes: u64,
+    /// Entries of each ring, a power of two.
+    pub queue_depth: u32,
     /// How long an operation may take (`HCCL_EXEC_TIMEOUT`).
     pub timeout: Duration,
     /// Where the timeout comes from, for messages.
@@ -68,6 +72,7 @@ impl Default for Config {
         Self {
             name: "world".to_owned(),
             buffer_bytes: 200 << 20,
+            queue_depth: DEFAULT_DEPTH,
             timeout: Duration::from_secs(1836),
             timeout_source: "the default of HCCL_EXEC_TIMEOUT".to_owned(),
             cache: CacheMode::On,
@@ -143,21 +148,21 @@ pub struct Communicator<'c> {
     agreed: HashSet<Work>,
     /// The one of these that was launched last: what most launches are.
     last_agreed: Option<Work>,
+    suspended: bool,
+    aborter: Aborter,
 }
 
 impl<'c> Communicator<'c> {
     /// Creates a communicator over all ranks of a cluster. No channel is made before the first operation needs it.
     ///
     /// # Errors
-    /// `CONTEXT_CAPACITY` for more ranks than a kernel can know, `DEVICE_MEMORY` without random numbers for its
-    /// identity, `HOST_NOTIFIES_FULL`.
+    /// `CONTEXT_CAPACITY` for more ranks than a kernel can know, `NPU_DEAD`, `DEVICE_MEMORY` without random numbers for
+    /// its identity, `HOST_NOTIFIES_FULL`.
     pub fn create(cluster: &'c Cluster, config: Config) -> Result<Self> {
         let ranks = cluster.topology().ranks();
-        if ranks as usize > MAX_RANKS {
-            let message = format!("{ranks} ranks; kernels are built for {MAX_RANKS}");
-            return Err(Error::new(ErrorCode::CONTEXT_CAPACITY, message));
-        }
-        let identity = Identity { name: config.name.clone(), instance: random_instance()?, epoch: 1 };
+        check_capacity(ranks)?;
+        recovery::check_alive(cluster)?;
+        let identity = Identity { name: config.name.clone(), instance: random_instance(cluster)?, epoch: 1 };
         let ranks = (0..cluster.topology().ranks())
             .map(|rank| {
                 let npu = cluster.npu(rank);
@@ -181,6 +186,8 @@ impl<'c> Communicator<'c> {
             poisoned: false,
             agreed: HashSet::new(),
             last_agreed: None,
+            suspended: false,
+            aborter: Aborter::default(),
         })
     }
 
@@ -207,6 +214,12 @@ impl<'c> Communicator<'c> {
         self.all_resources().filter_map(move |resources| resources.ranks.get(rank as usize))
     }
 
+    /// Returns a notify of a rank that is set, and the peer that sets it, `None` for the rank itself.
+    pub(crate) fn set_notify(&self, rank: u32) -> Option<(u32, Option<u32>)> {
+        let npu = self.cluster.npu(rank);
+        self.resources_on(rank).find_map(|resources| resources.set_notify(npu))
+    }
+
     /// Everything that has been created and not yet given back.
     fn all_resources(&self) -> impl Iterator<Item = &Resources> {
         self.resources.values().chain(&self.retired)
@@ -219,10 +232,19 @@ impl<'c> Communicator<'c> {
     }
 }
 
+/// Refuses more ranks than a kernel can know.
+pub(crate) fn check_capacity(ranks: u32) -> Result<()> {
+    if ranks as usize > MAX_RANKS {
+        let message = format!("{ranks} ranks; kernels are built for {MAX_RANKS}");
+        return Err(Error::new(ErrorCode::CONTEXT_CAPACITY, message));
+    }
+    Ok(())
+}
+
 /// 128 bits that no other communicator has.
-fn random_instance() -> Result<[u64; 2]> {
+fn random_instance(cluster: &Cluster) -> Result<[u64; 2]> {
     let word = || {
-        getrandom::u64().map_err(|error| {
+        cluster.npu(0).fabric().random().map_err(|error| {
             Error::new(
                 ErrorCode::DEVICE_MEMORY,
                 format!("no random numbers for the communicator's identity: {error}"),

@@ -4,6 +4,7 @@
 //! descriptors in the rings, whose labels say step, task and peer. All of it is in a [`snapshot`] per rank, taken of a
 //! running device or read from a [`dump`]; [`offline`] explains dumps of all ranks when nothing runs any more.
 
+mod afterwards;
 mod agreement;
 mod causes;
 pub mod dump;
@@ -24,6 +25,7 @@ use wire::{ErrorCode, Sqe};
 
 use crate::communicator::Communicator;
 use crate::error::Error;
+pub(crate) use afterwards::left_over;
 pub(crate) use agreement::signature;
 use snapshot::Snapshot;
 use survey::Part;
@@ -146,7 +148,7 @@ pub(crate) fn explain(comm: &Communicator<'_>, started: Instant) -> Error {
     if let Err(stopped) = comm.cluster.check() {
         return stopped;
     }
-    let waited = started.elapsed();
+    let waited = comm.cluster.clock().since(started);
     let mut ranks = survey(comm, waited);
     let watched = core::cell::Cell::new(None);
     let moves = |rank, part| {

@@ -9,6 +9,7 @@
 //! emulator is not done here.
 
 mod header;
+pub mod inspect;
 mod notes;
 mod sections;
 mod segments;
@@ -75,18 +76,8 @@ impl Image {
     /// [`Image::parse`].
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.to_string_lossy();
-        let unreadable = |error: std::io::Error| Error::new(ErrorCode::IMAGE_READ, error.to_string());
-        let read = || {
-            // Asked before opening: opening a pipe would wait for its writer.
-            if !fs::metadata(path).map_err(unreadable)?.is_file() {
-                return Err(Error::new(ErrorCode::IMAGE_READ, "not a regular file"));
-            }
-            let file = fs::File::open(path).map_err(unreadable)?;
-            let mut bytes = Vec::new();
-            file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-            Ok(bytes)
-        };
-        read().map_err(|error| located(error, &name)).and_then(|bytes| Self::parse(bytes, &name))
+        let bytes = read_file(path).map_err(|error| located(error, &name))?;
+        Self::parse(bytes, &name)
     }
 
     /// Checks the bytes of an image file; `name` is what messages call it.
@@ -102,12 +93,14 @@ impl Image {
         let segments = segments::check(&tables, &bytes)?;
         let entry = segments::check_entry(tables.entry, &segments)?;
         sections::check(&tables, &bytes, &segments)?;
-        let notes = notes::find(&tables, &bytes)?;
+        let (notes, fault) = notes::read(&tables, &bytes);
+        let note = fault.map_or(Ok(notes.image), Err)?;
+        let Some(note) = note else { return Err(Error::new(ErrorCode::NOTE_MISSING, "no note")) };
         let mut sha256 = String::with_capacity(64);
         for byte in Sha256::digest(&bytes) {
             write!(sha256, "{byte:02x}").expect("writing to a string does not fail");
         }
-        let (note, build_id) = (notes.image, notes.build_id);
+        let build_id = notes.build_id;
         Ok(Self { name: name.to_owned(), segments, entry, note, build_id, sha256, bytes })
     }
 
@@ -191,6 +184,19 @@ impl fmt::Debug for Image {
             .field("sha256", &self.sha256)
             .finish_non_exhaustive()
     }
+}
+
+/// Reads a file up to the cap.
+fn read_file(path: &Path) -> Result<Vec<u8>> {
+    let unreadable = |error: std::io::Error| Error::new(ErrorCode::IMAGE_READ, error.to_string());
+    // Asked before opening: opening a pipe would wait for its writer.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(Error::new(ErrorCode::IMAGE_READ, "not a regular file"));
+    }
+    let file = fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
 }
 
 /// Puts the file's name before the place of an error.

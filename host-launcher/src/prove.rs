@@ -84,6 +84,20 @@ pub struct Verdict {
     pub elapsed: Duration,
 }
 
+/// Checks that a proof over so many ranks with so many threads each fits in memory.
+///
+/// # Errors
+/// `RANKS_RANGE` where it does not.
+pub fn check_size(ranks: u32, threads: u16) -> Result<()> {
+    let queues = u64::from(ranks) * u64::from(threads);
+    if queues <= MOST_QUEUES && ranks <= MOST_RANKS {
+        return Ok(());
+    }
+    let message =
+        format!("a proof over {ranks} ranks with {queues} threads; at most {MOST_RANKS} with {MOST_QUEUES}");
+    Err(Error::new(ErrorCode::RANKS_RANGE, message).remedy("prove fewer ranks"))
+}
+
 /// Proves a graph on a machine: behind itself, then before and behind each of `others`, which use the same threads,
 /// notifies and scratch.
 #[must_use]
@@ -146,11 +160,21 @@ impl Case {
         })
     }
 
+    /// Returns the tables of one rank.
+    ///
+    /// # Errors
+    /// What the operation's file refuses.
+    pub fn tables<'a>(&'a self, rank: Rank, groups: Tables<'a>) -> Result<Tables<'a>> {
+        let script = self.operation.script(rank, self.in_place)?;
+        Ok(Tables { vector: self.operation.rows(rank), script, ..groups })
+    }
+
     /// Returns the plan of one rank.
     ///
     /// # Errors
-    /// What the plan refuses, and `LAUNCH_OVERLAP` for what cannot be done in place.
+    /// What the plan or the operation's file refuses, and `LAUNCH_OVERLAP` for what cannot be done in place.
     pub fn plan(&self, rank: Rank, groups: Tables<'_>) -> Result<Plan> {
+        self.operation.check_file(self.ranks)?;
         let op = self.operation.op;
         if self.in_place && matches!(op, OpKind::SendReceive | OpKind::AllToAllV) {
             return Err(Error::new(
@@ -158,7 +182,7 @@ impl Case {
                 format!("{op} has a place of its own for what comes"),
             ));
         }
-        let tables = Tables { vector: self.operation.rows(rank), ..groups };
+        let tables = self.tables(rank, groups)?;
         Plan::new(&self.shape(rank)?, &tables).map_err(|error| communicator::refused(&self.operation, error))
     }
 
@@ -166,13 +190,16 @@ impl Case {
     #[must_use]
     pub fn machine(&self, links: &impl Links) -> Machine {
         let needs = self.operation.needs(self.ranks, &links.groups());
-        let threads = needs.threads.min(self.threads);
+        let subs = self.threads.saturating_sub(1);
+        // A file counts its own; templates use two for each sub thread.
+        let file = self.operation.file.is_some();
+        let main_notifies = if file { needs.main_notifies } else { subs.saturating_mul(2) };
         let through_pair = |a, b| links.between(a, b).is_some_and(Protocol::uses_queue_pair);
         let pairs = (0..self.ranks).flat_map(|a| (0..self.ranks).map(move |b| (a, b)));
         let pairs: Vec<bool> = pairs.map(|(a, b)| through_pair(a, b)).collect();
         Machine {
-            threads,
-            main_notifies: needs.main_notifies.min(2 * threads.saturating_sub(1)),
+            threads: self.threads,
+            main_notifies,
             sub_notifies: needs.sub_notifies,
             scratch: self.scratch_len,
             pairs: if pairs.contains(&true) { pairs } else { Vec::new() },
@@ -198,7 +225,7 @@ impl Case {
         for rank in 0..self.ranks {
             let plan = self.plan(rank, groups)?;
             chunk = plan.chunk_elements();
-            let tables = Tables { vector: self.operation.rows(rank), ..groups };
+            let tables = self.tables(rank, groups)?;
             ranks.push(expand(&plan, &tables, |peer| caps(rank, peer))?);
         }
         Ok(Graph { name: self.operation.to_string(), goal: Goal::new(&self.request(chunk)), ranks })
@@ -209,15 +236,7 @@ impl Case {
     /// # Errors
     /// What the plan refuses, and `RANKS_RANGE` where there are too many queues to keep clocks for.
     pub fn prove(&self, links: &impl Links) -> Result<Verdict> {
-        let ranks = self.ranks;
-        let threads = self.threads.min(self.operation.needs(ranks, &links.groups()).threads);
-        let queues = u64::from(ranks) * u64::from(threads);
-        if queues > MOST_QUEUES || ranks > MOST_RANKS {
-            let message = format!(
-                "a proof over {ranks} ranks with {queues} threads; at most {MOST_RANKS} with {MOST_QUEUES}"
-            );
-            return Err(Error::new(ErrorCode::RANKS_RANGE, message).remedy("prove fewer ranks"));
-        }
+        check_size(self.ranks, self.threads)?;
         let own = self.graph(links)?;
         // What another operation cannot do in these resources it does not do on this communicator.
         let others: Vec<_> = self.others().filter_map(|other| other.graph(links).ok()).collect();
@@ -226,7 +245,9 @@ impl Case {
 
     /// The other operations by this algorithm and staging.
     fn others(&self) -> impl Iterator<Item = Self> {
-        let ops = OpKind::ALL.iter().filter(|op| **op != self.operation.op && self.ranks <= COMPOSED_RANKS);
+        let own = self.operation.op;
+        let alone = self.operation.file.is_some() || self.ranks > COMPOSED_RANKS;
+        let ops = OpKind::ALL.iter().filter(move |op| **op != own && !alone);
         let largest = self.operation.shape(0, self.ranks).count;
         ops.map(move |op| {
             let traffic = Traffic::named(op.name());

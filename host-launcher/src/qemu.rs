@@ -11,7 +11,7 @@
 pub mod instructions;
 pub mod log;
 mod memory;
-mod process;
+pub(crate) mod process;
 
 use core::time::Duration;
 use std::ffi::OsString;

@@ -2,13 +2,14 @@
 //!
 //! Made on first use and kept: later operations need no handshake, no registration and no new bytes on the device.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use device_model::driver::{Channel, Link, Npu, QueueId, Region};
 use templates::Needs;
 use wire::DeviceAddr;
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
-use wire::npu::{Access, DEFAULT_DEPTH, HEADS, QueueKind, TAILS, sdma};
+use wire::npu::{Access, HEADS, QueueKind, TAILS, sdma};
 
 use crate::buffer::driver;
 use crate::cluster::Cluster;
@@ -35,15 +36,22 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
+    /// Takes and registers it on every rank, or on none.
     pub(crate) fn new(cluster: &Cluster, len: u64) -> Result<Self> {
-        let rows = (0..cluster.topology().ranks())
-            .map(|rank| {
-                let npu = cluster.npu(rank);
-                let addr = npu.alloc(len, 128).map_err(driver)?;
-                Ok((addr, npu.register(addr, len, Access::all()).map_err(driver)?))
-            })
-            .collect::<Result<_>>()?;
-        Ok(Self { len, rows })
+        let mut made = Self { len, rows: Vec::new() };
+        for rank in 0..cluster.topology().ranks() {
+            let npu = cluster.npu(rank);
+            let row = npu.alloc(len, 128).and_then(|addr| {
+                let region = npu.register(addr, len, Access::all());
+                // What cannot be registered is of no use; that it cannot be freed either is not what is told.
+                region.map(|region| (addr, region)).inspect_err(|_| drop(npu.free(addr)))
+            });
+            match row {
+                Ok(row) => made.rows.push(row),
+                Err(error) => return made.free(cluster).and(Err(driver(error))),
+            }
+        }
+        Ok(made)
     }
 
     fn entries(&self, cluster: &Cluster) -> Vec<RegionEntry> {
@@ -78,15 +86,17 @@ pub(crate) struct RankResources {
     /// First of the main thread's start notifies.
     pub(crate) start_base: u32,
     threads: Vec<QueueId>,
-    /// First notify of each run that was taken.
-    notifies: Vec<u32>,
+    /// Each run of notifies that was taken.
+    notifies: Vec<Range<u32>>,
     channels: Vec<u16>,
     entries: (Vec<ThreadEntry>, Vec<ChannelEntry>),
+    /// Entries of each ring.
+    depth: u32,
 }
 
 impl RankResources {
-    fn create(cluster: &Cluster, rank: u32, needs: &Needs) -> Result<Self> {
-        let npu = cluster.npu(rank);
+    /// Creates everything, or nothing.
+    fn create(cluster: &Cluster, rank: u32, needs: &Needs, depth: u32) -> Result<Self> {
         let mut made = Self {
             context: (DeviceAddr(0), 0),
             start_base: 0,
@@ -94,7 +104,16 @@ impl RankResources {
             notifies: Vec::new(),
             channels: Vec::new(),
             entries: (Vec::new(), Vec::new()),
+            depth,
         };
+        match made.fill(cluster, rank, needs) {
+            Ok(()) => Ok(made),
+            Err(error) => made.free(cluster.npu(rank)).and(Err(error)),
+        }
+    }
+
+    fn fill(&mut self, cluster: &Cluster, rank: u32, needs: &Needs) -> Result<()> {
+        let (npu, made) = (cluster.npu(rank), self);
         for thread in 0..needs.threads {
             let main = thread == 0;
             let synchronizing = u32::from(if main { needs.main_notifies } else { needs.sub_notifies });
@@ -107,25 +126,26 @@ impl RankResources {
         }
         for channel in cluster.topology().channels(rank) {
             let peer_npu = cluster.npu(channel.peer).index();
-            let link = Link { peer_npu, protocol: channel.protocol, depth: DEFAULT_DEPTH };
+            let link = Link { peer_npu, protocol: channel.protocol, depth: made.depth };
             let entry = ChannelEntry { peer: channel.peer, ..made.channel(npu, link)? };
             made.entries.1.push(entry);
         }
-        Ok(made)
+        Ok(())
     }
 
     fn notifies(&mut self, npu: &Npu, count: u32) -> Result<u32> {
         let range = npu.alloc_notifies(count).map_err(driver)?;
-        self.notifies.push(range.start);
+        self.notifies.push(range.clone());
         Ok(range.start)
     }
 
     fn thread(&mut self, npu: &Npu, notify_count: u32) -> Result<ThreadEntry> {
-        let queue = npu.create_queue(QueueKind::Thread, DEFAULT_DEPTH, 0).map_err(driver)?;
+        let depth = self.depth;
+        let queue = npu.create_queue(QueueKind::Thread, depth, 0).map_err(driver)?;
         self.threads.push(queue);
         let notify_base = self.notifies(npu, notify_count)?;
         let ring = npu.ring(queue).map_err(driver)?.0;
-        let (depth, queue) = (DEFAULT_DEPTH, queue.0);
+        let queue = queue.0;
         Ok(ThreadEntry { ring, depth, queue, notify_base, notify_count, ..ThreadEntry::default() })
     }
 
@@ -149,6 +169,15 @@ impl RankResources {
         })
     }
 
+    /// Returns the first notify that is set, and the peer that sets it, `None` for this rank itself.
+    pub(crate) fn set_notify(&self, npu: &Npu) -> Option<(u32, Option<u32>)> {
+        let notify = self.notifies.iter().cloned().find_map(|range| npu.first_set(range))?;
+        let of = |channel: &&ChannelEntry| {
+            (channel.local_notify..channel.local_notify + CHANNEL_NOTIFIES).contains(&notify)
+        };
+        Some((notify, self.entries.1.iter().find(of).map(|channel| channel.peer)))
+    }
+
     /// The first notify that this rank waits on for `peer`.
     fn notify_for(&self, peer: u32) -> Option<u32> {
         self.entries.1.iter().find(|channel| channel.peer == peer).map(|channel| channel.local_notify)
@@ -162,12 +191,11 @@ impl RankResources {
         context
             .encode(&mut bytes)
             .map_err(|error| Error::new(error.code, format!("a context of {len} bytes cannot be written")))?;
-        let at = npu.alloc(len as u64, 64).map_err(driver)?;
-        npu.write(at, &bytes).map_err(driver)?;
-        let len = u32::try_from(len)
+        let length = u32::try_from(len)
             .map_err(|_| Error::new(wire::ErrorCode::CONTEXT_CAPACITY, "4 GiB of context"))?;
-        self.context = (at, len);
-        Ok(())
+        let at = npu.alloc(len as u64, 64).map_err(driver)?;
+        self.context = (at, length);
+        npu.write(at, &bytes).map_err(driver)
     }
 
     /// The threads, in the order of their numbers.
@@ -201,8 +229,8 @@ impl RankResources {
         for channel in self.channels {
             npu.disconnect(channel).map_err(driver)?;
         }
-        for first in self.notifies {
-            npu.free_notifies(first).map_err(driver)?;
+        for range in self.notifies {
+            npu.free_notifies(range.start).map_err(driver)?;
         }
         if self.context.1 > 0 {
             npu.free(self.context.0).map_err(driver)?;
@@ -219,23 +247,32 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// Creates everything on every rank, lets the ranks exchange what they need of each other, writes the contexts.
+    /// Creates everything on every rank, lets the ranks exchange what they need of each other, writes the contexts. Or
+    /// creates nothing: what an error leaves half done is given back. Rings have `depth` entries.
     pub(crate) fn create(
         cluster: &Cluster,
         identity: &Identity,
         needs: &Needs,
         scratch_len: u64,
+        depth: u32,
     ) -> Result<Self> {
-        let count = cluster.topology().ranks();
-        let scratch = Scratch::new(cluster, scratch_len)?;
-        let mut ranks =
-            (0..count).map(|rank| RankResources::create(cluster, rank, needs)).collect::<Result<Vec<_>>>()?;
-        handshake(&mut ranks)?;
-        let regions = scratch.entries(cluster);
-        for (rank, resources) in (0..).zip(&mut ranks) {
+        let mut made = Self { ranks: Vec::new(), scratch: Scratch::new(cluster, scratch_len)? };
+        match made.fill(cluster, identity, needs, depth) {
+            Ok(()) => Ok(made),
+            Err(error) => made.free(cluster).and(Err(error)),
+        }
+    }
+
+    fn fill(&mut self, cluster: &Cluster, identity: &Identity, needs: &Needs, depth: u32) -> Result<()> {
+        for rank in 0..cluster.topology().ranks() {
+            self.ranks.push(RankResources::create(cluster, rank, needs, depth)?);
+        }
+        handshake(&mut self.ranks)?;
+        let regions = self.scratch.entries(cluster);
+        for (rank, resources) in (0..).zip(&mut self.ranks) {
             resources.write_context(cluster.npu(rank), &header(cluster, identity, rank), &regions)?;
         }
-        Ok(Self { ranks, scratch })
+        Ok(())
     }
 
     /// Returns how many channels there are at all ranks.
@@ -291,6 +328,7 @@ fn header(cluster: &Cluster, identity: &Identity, rank: u32) -> ContextHeader {
         end -= 1;
     }
     name[..end].copy_from_slice(&identity.name.as_bytes()[..end]);
+    let (link_reduce_types, link_reduce_ops) = cluster.topology().link_reductions();
     ContextHeader {
         instance: identity.instance,
         epoch: identity.epoch,
@@ -302,6 +340,8 @@ fn header(cluster: &Cluster, identity: &Identity, rank: u32) -> ContextHeader {
         sdma_reduce_types: sdma::REDUCE_TYPES,
         sdma_reduce_ops: sdma::REDUCE_OPS,
         name,
+        link_reduce_types,
+        link_reduce_ops,
         ..ContextHeader::default()
     }
 }

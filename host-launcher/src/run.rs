@@ -1,5 +1,6 @@
 //! `aicpu-ts run`: one operation, again and again, with every byte checked.
 
+use core::time::Duration;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -11,10 +12,13 @@ use crate::buffer::{SharedBuffer, driver};
 use crate::cluster::Cluster;
 use crate::communicator::{Communicator, Completed, HOST_OPS, Operation, Place, Program, Slot};
 use crate::error::{Error, Result};
+use crate::faults::{Conduct, Interruption};
 use crate::{oracle, payload};
 
 /// Byte that outputs are filled with before each step.
 const POISON: u8 = oracle::UNTOUCHED;
+/// Most time between the launches of two ranks whose order is left to chance, nanoseconds.
+const LAUNCH_GAP_NS: u64 = 20_000;
 
 /// What is measured and counted of a run. Times are measured on this machine, not modelled.
 #[derive(Clone, Debug, Serialize)]
@@ -123,6 +127,7 @@ pub struct Run<'c> {
     expected: Vec<Vec<u8>>,
     inputs: Vec<Vec<u8>>,
     comm: Communicator<'c>,
+    conduct: Conduct,
     cluster: &'c Cluster,
 }
 
@@ -167,10 +172,10 @@ impl<'c> Run<'c> {
     /// Allocates buffers on all ranks and computes what the outputs must be.
     ///
     /// # Errors
-    /// Those of allocation and of the communicator.
+    /// Those of allocation and of the communicator, which is destroyed then: nothing stays taken.
     pub fn prepare(
         cluster: &'c Cluster,
-        mut comm: Communicator<'c>,
+        comm: Communicator<'c>,
         operation: Operation,
         setup: &Setup,
     ) -> Result<Self> {
@@ -184,17 +189,37 @@ impl<'c> Run<'c> {
             .collect::<Result<_>>()?;
         let groups = cluster.topology().groups();
         let expected = oracle::outputs(&operation, setup.in_place, setup.chunk, &inputs, &groups);
-        let pair = |_| {
-            let input = SharedBuffer::new(cluster, input_bytes.max(output_bytes).max(1))?;
-            Ok((input, SharedBuffer::new(cluster, output_bytes.max(1))?))
+        let (conduct, in_place) = (Conduct::default(), setup.in_place);
+        let mut run = Self {
+            operation,
+            buffers: Vec::new(),
+            turn: 0,
+            in_place,
+            program: None,
+            expected,
+            inputs,
+            comm,
+            conduct,
+            cluster,
         };
-        let buffers = (0..setup.buffers.max(1)).map(pair).collect::<Result<_>>()?;
-        let in_place = setup.in_place;
-        let program = match setup.capture {
-            0 => None,
-            times => Some((capture(&mut comm, &operation, times)?, times)),
-        };
-        Ok(Self { operation, buffers, turn: 0, in_place, program, expected, inputs, comm, cluster })
+        match run.allocate(setup, input_bytes.max(output_bytes).max(1), output_bytes.max(1)) {
+            Ok(()) => Ok(run),
+            Err(error) => run.abandon().and(Err(error)),
+        }
+    }
+
+    fn allocate(&mut self, setup: &Setup, input: u64, output: u64) -> Result<()> {
+        for _ in 0..setup.buffers.max(1) {
+            let input = SharedBuffer::new(self.cluster, input)?;
+            match SharedBuffer::new(self.cluster, output) {
+                Ok(output) => self.buffers.push((input, output)),
+                Err(error) => return input.free(self.cluster).and(Err(error)),
+            }
+        }
+        if setup.capture > 0 {
+            self.program = Some((capture(&mut self.comm, &self.operation, setup.capture)?, setup.capture));
+        }
+        Ok(())
     }
 
     /// Runs the operation once: fills inputs, poisons outputs, launches, waits, checks every byte of every rank.
@@ -207,10 +232,31 @@ impl<'c> Run<'c> {
         self.fill()?;
         let start = Instant::now();
         self.launch()?;
+        if let Some((interruption, after)) = self.conduct.interruption.take() {
+            self.interrupt(interruption, after)?;
+        }
         let completed = self.comm.synchronize()?;
         let micros = start.elapsed().as_secs_f64() * 1e6;
         self.check()?;
         Ok((micros, completed))
+    }
+
+    /// Does in the middle of an operation what a host may do at any time.
+    fn interrupt(&mut self, interruption: Interruption, after: Duration) -> Result<()> {
+        let until = self.cluster.clock().now().checked_add(after);
+        self.cluster.machine().run_past_errors(|| false, until);
+        match interruption {
+            Interruption::Abort => {
+                self.comm.aborter().abort();
+                Ok(())
+            }
+            Interruption::Suspend => {
+                self.comm.suspend()?;
+                self.comm.resume()?;
+                self.fill()?;
+                self.launch()
+            }
+        }
     }
 
     fn launch(&mut self) -> Result<()> {
@@ -218,8 +264,12 @@ impl<'c> Run<'c> {
         if let Some((program, _)) = &self.program {
             return self.comm.replay(program, &[first, second]);
         }
-        let operation = self.operation.clone();
-        for rank in 0..self.comm.size() {
+        let mut ranks: Vec<u32> = (0..self.comm.size()).collect();
+        if let Some(dice) = &mut self.conduct.dice {
+            dice.shuffle(&mut ranks);
+        }
+        for rank in ranks {
+            let Some(operation) = self.conduct.of(rank, &self.operation) else { continue };
             let (input, output) = self.places(rank);
             self.comm.launch(
                 rank,
@@ -227,8 +277,42 @@ impl<'c> Run<'c> {
                 Place { buffer: first, offset: input },
                 Place { buffer: if self.in_place { first } else { second }, offset: output },
             )?;
+            if let Some(dice) = &mut self.conduct.dice {
+                let pause = Duration::from_nanos(dice.u64(..LAUNCH_GAP_NS));
+                let until = self.cluster.clock().now().checked_add(pause);
+                self.cluster.machine().run_past_errors(|| false, until);
+            }
         }
         Ok(())
+    }
+
+    /// Says how the hosts behave from now on.
+    pub fn behave(&mut self, conduct: Conduct) {
+        self.conduct = conduct;
+    }
+
+    /// Destroys the communicator, then gives the buffers back: what can be done after a failure.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::destroy`] and of the driver.
+    pub fn abandon(self) -> Result<()> {
+        self.comm.destroy()?;
+        self.buffers.into_iter().try_for_each(|(first, second)| {
+            first.free(self.cluster)?;
+            second.free(self.cluster)
+        })
+    }
+
+    /// Gives the buffers back and returns the communicator.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn end(self) -> Result<Communicator<'c>> {
+        for (first, second) in self.buffers {
+            first.free(self.cluster)?;
+            second.free(self.cluster)?;
+        }
+        Ok(self.comm)
     }
 
     /// Returns the communicator.
@@ -261,7 +345,9 @@ impl<'c> Run<'c> {
 
     fn check(&self) -> Result<()> {
         let size = usize::try_from(self.operation.dtype.size_bytes()).unwrap_or(1);
-        for (rank, expected) in (0..).zip(&self.expected) {
+        // A rank that did not call was told nothing.
+        let called = |(rank, _): &(u32, &Vec<u8>)| !self.conduct.absent.contains(rank);
+        for (rank, expected) in (0..).zip(&self.expected).filter(called) {
             let (first, second) = &self.buffers[self.turn];
             let buffer = if self.in_place { first } else { second };
             let at = buffer.addr(rank).0 + self.places(rank).1;

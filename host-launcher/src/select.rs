@@ -30,7 +30,7 @@ use wire::{DataType, ReduceOp};
 pub use asked::Demand;
 pub use explain::{Explanation, Row};
 
-use crate::communicator::{Operation, Vector, refused};
+use crate::communicator::{Operation, Vector, check_capacity, refused};
 use crate::error::{Error, Result};
 use crate::settings::Settings;
 use crate::topology::Topology;
@@ -118,15 +118,6 @@ pub struct Choice {
     pub why: String,
 }
 
-impl Choice {
-    /// Returns the choice of an algorithm that was loaded as data.
-    #[must_use]
-    pub fn of_file(file: &AlgorithmFile) -> Self {
-        let why = format!("{:?}, asked for by --algo-file", file.algorithm().name);
-        Self { algorithm: Algorithm::File, levels: Levels::default(), staging: Staging::Scratch, why }
-    }
-}
-
 /// Chooses for the operations of one set of ranks.
 #[derive(Debug)]
 pub struct Selector<'t> {
@@ -162,8 +153,9 @@ impl<'t> Selector<'t> {
     ///
     /// # Errors
     /// `PLAN_OP` when what is demanded cannot carry out the operation; what planning refuses, when it refuses
-    /// everything.
+    /// everything; `CONTEXT_CAPACITY` for more ranks than a kernel can know.
     pub fn choose(&mut self, question: &Question) -> Result<Choice> {
+        check_capacity(self.ranks())?;
         let class = Question { count: class(question.count), ..*question };
         if let Some(choice) = self.chosen.get(&class)
             && self
@@ -207,6 +199,13 @@ impl<'t> Selector<'t> {
 }
 
 impl Choice {
+    /// Returns the choice of an algorithm that was loaded as data.
+    #[must_use]
+    pub fn of_file(file: &AlgorithmFile) -> Self {
+        let why = format!("{:?}, asked for by --algo-file", file.algorithm().name);
+        Self { algorithm: Algorithm::File, levels: [None; 4], staging: Staging::Scratch, why }
+    }
+
     /// Returns what was chosen.
     #[must_use]
     pub fn candidate(&self) -> Candidate {
@@ -250,15 +249,16 @@ fn vector(op: OpKind, count: u64, ranks: usize) -> Option<Vector> {
     }
 }
 
-/// Returns the count that stands for all of its class: itself if small, else the middle of a sixteenth of its octave.
+/// Returns the count that stands for all of its class: itself if it is small or a multiple of a sixteenth of its octave,
+/// where templates have their edges, else the middle between two such.
 #[must_use]
 pub fn class(count: u64) -> u64 {
     const STEPS: u32 = 4;
     match count.checked_ilog2() {
         None | Some(0..=STEPS) => count,
         Some(power) => {
-            let width = power - STEPS;
-            (count >> width << width) + (1 << width >> 1)
+            let width = 1 << (power - STEPS);
+            if count.is_multiple_of(width) { count } else { count / width * width + width / 2 }
         }
     }
 }

@@ -200,17 +200,23 @@ impl Topology {
         pairs
     }
 
+    /// Returns what every link reduces while moving: types and reductions, bit per number.
+    #[must_use]
+    pub fn link_reductions(&self) -> (u32, u32) {
+        let all =
+            (npu::sdma::REDUCE_TYPES | npu::ub::REDUCE_TYPES, npu::sdma::REDUCE_OPS | npu::ub::REDUCE_OPS);
+        self.pairs().into_iter().fold(all, |(types, ops), (protocol, _)| match protocol {
+            Protocol::Hccs => (types & npu::sdma::REDUCE_TYPES, ops & npu::sdma::REDUCE_OPS),
+            Protocol::Roce => (types & npu::roce::REDUCE_TYPES, ops & npu::roce::REDUCE_OPS),
+            Protocol::Ub => (types & npu::ub::REDUCE_TYPES, ops & npu::ub::REDUCE_OPS),
+        })
+    }
+
     /// Returns whether every link reduces these elements while moving them.
     #[must_use]
     pub fn reduces_inline(&self, reduction: Reduction) -> bool {
-        self.pairs().into_iter().all(|(protocol, _)| {
-            let (types, ops) = match protocol {
-                Protocol::Hccs => (npu::sdma::REDUCE_TYPES, npu::sdma::REDUCE_OPS),
-                Protocol::Roce => (npu::roce::REDUCE_TYPES, npu::roce::REDUCE_OPS),
-                Protocol::Ub => (npu::ub::REDUCE_TYPES, npu::ub::REDUCE_OPS),
-            };
-            types >> reduction.dtype as u32 & 1 == 1 && ops >> reduction.op as u32 & 1 == 1
-        })
+        let (types, ops) = self.link_reductions();
+        types >> reduction.dtype as u32 & 1 == 1 && ops >> reduction.op as u32 & 1 == 1
     }
 
     /// Returns the table that `aicpu-ts topo` prints: a letter for every pair of ranks, and what the letters mean.

@@ -60,8 +60,8 @@ fn all_algorithms_are_a_line_each() {
     let lines = objects(&stdout);
     assert_eq!(
         (status, lines.len()),
-        (0, 16),
-        "seven in scratch and directly, star and strict in scratch: {stdout}"
+        (0, 28),
+        "thirteen in scratch and directly, star and strict in scratch: {stdout}"
     );
     assert!(lines.iter().all(|line| line["proved"] == true));
     let (status, stdout, _) =
@@ -110,4 +110,25 @@ fn a_verdict_on_a_wrong_graph_has_code_and_place() {
     // Slice 2 of four, 16 elements of 4 bytes each, without one contribution, at whoever looks first.
     assert_eq!(refuted.bytes.as_ref().map(|bytes| bytes.range.clone()), Some(128..192), "{refuted}");
     assert_eq!(verdict.obligations.len(), 12);
+}
+
+#[test]
+fn algorithm_files_are_proved() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/algorithms");
+    for (op, servers, file) in [
+        ("all-reduce", 8, "all-reduce-ring-8.xml"),
+        ("all-gather", 8, "all-gather-mesh-8.xml"),
+        ("all-reduce", 4, "all-reduce-hierarchical-2x4.xml"),
+    ] {
+        let line = format!(
+            "verify {op} --ranks 8 --devices-per-server {servers} --count 1003 --json --algo-file {examples}/{file}"
+        );
+        let (status, stdout, stderr) = run(&line);
+        assert_eq!(status, 0, "{file}: {stdout}{stderr}");
+        let [line] = &objects(&stdout)[..] else { panic!("{stdout}") };
+        assert_eq!((&line["proved"], &line["algorithm"]), (&true.into(), &"file".into()));
+    }
+    let line = format!("verify all-gather --ranks 8 --algo-file {examples}/all-reduce-ring-8.xml");
+    let (status, _, stderr) = run(&line);
+    assert!(status == 1 && stderr.contains("E1253"), "{stderr}");
 }

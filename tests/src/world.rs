@@ -18,6 +18,8 @@ pub enum Place {
     TwoServers,
     /// In two servers of a 2.0 table: UB between them.
     UnifiedBus,
+    /// In servers of so many ranks, the last maybe smaller: RoCE between them.
+    Servers(u32),
 }
 
 /// Returns the topology of `ranks` ranks: at least 2 for two servers, at most 16 for a 2.0 table.
@@ -30,6 +32,7 @@ pub fn topology(ranks: u32, place: Place) -> Topology {
         Place::OneServer => RankTable::uniform(ranks, ranks).expect("as many devices as ranks"),
         Place::TwoServers => RankTable::uniform(ranks, ranks.div_ceil(2)).expect("half as many devices"),
         Place::UnifiedBus => unified_bus(ranks),
+        Place::Servers(size) => RankTable::uniform(ranks, size).expect("few devices"),
     };
     Topology::new(&table)
 }

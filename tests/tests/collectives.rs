@@ -8,6 +8,8 @@
 mod grid;
 #[path = "collectives/groups.rs"]
 mod groups;
+#[path = "collectives/hierarchy.rs"]
+mod hierarchy;
 #[path = "collectives/oracle.rs"]
 mod oracle;
 #[path = "collectives/set_up.rs"]

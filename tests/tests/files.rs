@@ -6,5 +6,7 @@ mod bytes;
 #[path = "../../host-launcher/examples/custom_all_gather.rs"]
 #[expect(dead_code, reason = "the example's own main function")]
 mod custom_all_gather;
+#[path = "files/random.rs"]
+mod random;
 #[path = "files/refusals.rs"]
 mod refusals;

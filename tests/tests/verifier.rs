@@ -18,5 +18,9 @@ mod naive;
 mod pairs;
 #[path = "verifier/schedules.rs"]
 mod schedules;
+#[path = "verifier/servers.rs"]
+mod servers;
 #[path = "verifier/shapes.rs"]
 mod shapes;
+#[path = "verifier/worlds.rs"]
+mod worlds;

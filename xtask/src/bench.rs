@@ -30,7 +30,7 @@ const MPI: &str = "mpi";
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Benchmarks to run: `instructions`, `selection`, `mpi`, expansion, submit, replay, collectives, verify; all
+    /// Benchmarks to run: `instructions`, `selection`, `mpi`, expansion, calls, submit, replay, collectives, verify; all
     /// when none is named
     names: Vec<String>,
     /// Print one JSON object a line: name, `median_ns`, `floor_ns`, ratio, runs; of instructions their number, of

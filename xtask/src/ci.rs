@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::{command, firmware, image, layers, qemu, setup, size, test};
+use crate::{command, firmware, image, layers, qemu, setup, shared_object, size, test};
 
 /// Runs every check.
 ///
@@ -38,7 +38,16 @@ pub(crate) fn run() -> Result<()> {
         checks.task("image size", "cargo xtask size", || size::run(&size::Options::default()));
         checks.task("image boot", "cargo xtask qemu", qemu::run);
     }
-    checks.command("tests", &mut test::tests(image.as_deref()));
+    let mut objects = None;
+    checks.task("shared objects", "cargo xtask image --so", || {
+        objects = Some(shared_object::build()?);
+        Ok(())
+    });
+    if objects.is_some() {
+        checks.task("shared object lints", "cargo xtask ci", shared_object::lint);
+        checks.task("shared object size", "cargo xtask ci", shared_object::report);
+    }
+    checks.command("tests", &mut test::tests(image.as_deref(), objects.as_deref()));
     checks.command("memory orderings", &mut test::models());
     checks.finish()
 }

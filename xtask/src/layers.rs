@@ -11,7 +11,7 @@ use crate::command;
 
 /// The crates of each layer, lowest first. An arrow goes from a layer to a lower one.
 const LAYERS: &[&[&str]] = &[
-    &["aicpu-wire"],
+    &["aicpu-wire", "aicpu-vendor-abi"],
     &["aicpu-hal", "aicpu-task-graph", "aicpu-algorithm-file"],
     &[
         "aicpu-templates",
@@ -20,9 +20,10 @@ const LAYERS: &[&[&str]] = &[
         "aicpu-ring",
         "aicpu-platform-aarch64",
         "aicpu-device-model",
+        "aicpu-hcomm-sink",
     ],
     &["aicpu-kernel"],
-    &["aicpu-image-elf", "host-launcher"],
+    &["aicpu-image-elf", "aicpu-image-so", "aicpu-example-all-gather", "host-launcher"],
     &["aicpu-tests", "aicpu-benches", "xtask"],
 ];
 

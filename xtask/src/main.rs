@@ -4,6 +4,7 @@
 //! is installed by [`setup`], and only there; every other task says which piece it lacks.
 
 mod bench;
+mod campaign;
 mod ci;
 mod command;
 mod demo;
@@ -13,6 +14,7 @@ mod layers;
 mod mpi;
 mod qemu;
 mod setup;
+mod shared_object;
 mod size;
 mod test;
 mod toolchain;
@@ -35,7 +37,11 @@ enum Task {
     /// Install what is missing: the aarch64 target and QEMU
     Setup,
     /// Build the aarch64 kernel image
-    Image,
+    Image {
+        /// Build the shared objects instead, for the AICPU and for this host
+        #[arg(long)]
+        so: bool,
+    },
     /// Boot the image alone under QEMU and report its exit code
     Qemu,
     /// Report sections, stack bound and panic paths of the image
@@ -48,18 +54,22 @@ enum Task {
     Demo,
     /// Run benchmarks by name
     Bench(bench::Options),
+    /// Simulate lives of clusters by the thousand, with faults, and check what must be zero
+    Campaign(campaign::Options),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Setup => setup::run(),
-        Task::Image => image::build().map(|image| println!("{}", image.display())),
+        Task::Image { so: true } => shared_object::build().map(|dir| println!("{}", dir.display())),
+        Task::Image { so: false } => image::build().map(|image| println!("{}", image.display())),
         Task::Qemu => qemu::run(),
         Task::Size(options) => size::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Ci => ci::run(),
         Task::Demo => demo::run(),
         Task::Bench(options) => bench::run(&options),
+        Task::Campaign(options) => campaign::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -20,7 +20,7 @@ use calls::{Depth, Program};
 pub(crate) struct Options {
     /// Report on this file instead of building the image
     #[arg(long, value_name = "ELF")]
-    image: Option<PathBuf>,
+    pub(crate) image: Option<PathBuf>,
 }
 
 /// Entry points of a stack: where it starts to be used, and the linker symbols that bound it.
@@ -28,6 +28,9 @@ const STACKS: &[(&str, &str, &str)] = &[
     ("core_entry", "__core_stack_bytes", "one core"),
     ("exception_entry", "__exception_stack_bytes", "exceptions"),
 ];
+
+/// The same of a shared object, whose note says how much stack a launch may take: there is no symbol for it.
+const ENTRY: (&str, u64) = ("AicpuTsLaunch", 16 << 10);
 
 /// Prints the report.
 ///
@@ -42,8 +45,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     println!("{}", path.display());
     sections(&file);
     let mut faults = Vec::new();
-    for stack in STACKS {
-        faults.extend(stack_bound(&file, &program, stack));
+    if program.find(ENTRY.0).is_some() {
+        faults.extend(stack_bound(&program, ENTRY.0, ENTRY.1, "one launch"));
+    } else {
+        faults.extend(STACKS.iter().filter_map(|stack| image_stack(&file, &program, stack)));
     }
     faults.extend(panics(&program));
     if !faults.is_empty() {
@@ -61,13 +66,16 @@ fn sections(file: &File<'_>) {
     }
 }
 
-fn stack_bound(file: &File<'_>, program: &Program, stack: &(&str, &str, &str)) -> Option<String> {
+fn image_stack(file: &File<'_>, program: &Program, stack: &(&str, &str, &str)) -> Option<String> {
     let &(entry, size_symbol, name) = stack;
-    let Some(size) = file.symbols().find(|symbol| symbol.name() == Ok(size_symbol)) else {
-        return Some(format!("the image has no symbol {size_symbol}"));
-    };
+    match file.symbols().find(|symbol| symbol.name() == Ok(size_symbol)) {
+        Some(size) => stack_bound(program, entry, size.address(), name),
+        None => Some(format!("the image has no symbol {size_symbol}")),
+    }
+}
+
+fn stack_bound(program: &Program, entry: &str, size: u64, name: &str) -> Option<String> {
     let Some(root) = program.find(entry) else { return Some(format!("the image has no function {entry}")) };
-    let size = size.address();
     match program.depth(root) {
         Depth::Bytes { bytes, chain } => {
             let percent = bytes * 100 / size.max(1);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::{command, image, setup, workspace};
+use crate::{command, image, setup, shared_object, workspace};
 
 /// Name of the variable that tells tests where the image is.
 pub(crate) const IMAGE_VARIABLE: &str = "AICPU_IMAGE_ELF";
@@ -21,26 +21,35 @@ pub(crate) struct Options {
 /// Runs the tests. Where the image cannot be built the host tests run all the same.
 ///
 /// # Errors
-/// When a test fails, or when the tests under QEMU could not run.
+/// When a test fails, or when those of an aarch64 kernel could not run.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let image = setup::run().and_then(|()| image::build());
-    let mut tests = tests(image.as_deref().ok());
+    let ready = setup::run();
+    let (image, objects) = (image::build(), shared_object::build());
+    let mut tests = tests(image.as_deref().ok(), objects.as_deref().ok());
     command::run(tests.args(&options.arguments))?;
     if options.arguments.is_empty() {
         command::run(&mut models())?;
     }
-    if let Err(error) = image {
-        bail!("host tests passed; tests on the aarch64 image did not run: {error:#}");
+    let missing: Vec<_> = [ready.err(), image.err(), objects.err()].into_iter().flatten().collect();
+    if let Some(first) = missing.first() {
+        bail!("host tests passed; not all tests of the aarch64 kernels ran: {first:#}");
     }
     Ok(())
 }
 
-/// Returns the command for all tests, those on the image included where there is one.
-pub(crate) fn tests(image: Option<&Path>) -> Command {
+/// Returns the command for all tests, those on the image and on the shared objects included where there are any.
+pub(crate) fn tests(image: Option<&Path>, objects: Option<&Path>) -> Command {
     let mut tests = command::cargo("test");
     tests.arg("--workspace");
     if let Some(image) = image {
         tests.env(IMAGE_VARIABLE, image);
+    }
+    if let Some(objects) = objects {
+        tests.env(shared_object::DIR_VARIABLE, objects);
+    }
+    if let Some(library) = setup::find_libclang() {
+        // The bindings are made anew and compared; without libclang that test says that it was skipped.
+        tests.env("LIBCLANG_PATH", library).env("AICPU_BINDGEN_REQUIRED", "1");
     }
     tests
 }

@@ -16,8 +16,10 @@ use crate::{command, workspace};
 
 /// The target of the bare-metal image.
 pub(crate) const TARGET: &str = "aarch64-unknown-none";
-/// Targets for which a sysroot is built on the distribution's route.
-pub(crate) const SYSROOT_TARGETS: &[&str] = &[TARGET];
+/// The target of the shared object.
+pub(crate) const SO_TARGET: &str = "aarch64-unknown-linux-gnu";
+/// Both; on the distribution's route a sysroot is built for each.
+pub(crate) const TARGETS: &[&str] = &[TARGET, SO_TARGET];
 /// Compiler of the distribution's route.
 pub(crate) const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 /// Flags of the sysroot's build: fat LTO of the image needs the bitcode.
@@ -25,10 +27,10 @@ pub(crate) const SYSROOT_RUSTFLAGS: &str = "-Cembed-bitcode=yes";
 /// The distribution's compiler must be able to build this workspace.
 pub(crate) const MINIMUM: (u32, u32) = (1, 95);
 
-/// A compiler that can build for [`TARGET`].
+/// A compiler that can build for [`TARGETS`].
 #[derive(Clone, Debug)]
 pub(crate) enum Toolchain {
-    /// The compiler in use, with rustup's target.
+    /// The compiler in use, with rustup's targets.
     Rustup,
     /// A wrapper around the distribution's compiler with our sysroot.
     Debian {
@@ -40,7 +42,7 @@ pub(crate) enum Toolchain {
 impl fmt::Display for Toolchain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rustup => write!(f, "{TARGET} of the compiler in use"),
+            Self::Rustup => write!(f, "{} of the compiler in use", TARGETS.join(" and ")),
             Self::Debian { rustc } => write!(f, "the distribution's compiler, {}", rustc.display()),
         }
     }
@@ -78,7 +80,7 @@ pub(crate) fn preference() -> Result<Preference> {
 pub(crate) fn find() -> Result<Option<Toolchain>> {
     let wanted = preference()?;
     let forced = env::var_os("AICPU_TOOLCHAIN").is_some();
-    if (wanted != Preference::Debian || !forced) && has_target() {
+    if (wanted != Preference::Debian || !forced) && TARGETS.iter().all(|target| has_target(target)) {
         return Ok(Some(Toolchain::Rustup));
     }
     if wanted == Preference::Rustup {
@@ -90,9 +92,9 @@ pub(crate) fn find() -> Result<Option<Toolchain>> {
         .map(|dir| Toolchain::Debian { rustc: wrapper(&dir) }))
 }
 
-fn has_target() -> bool {
+fn has_target(target: &str) -> bool {
     let mut query = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    query.current_dir(workspace::root()).args(["--print", "target-libdir", "--target", TARGET]);
+    query.current_dir(workspace::root()).args(["--print", "target-libdir", "--target", target]);
     command::output(&mut query).is_ok_and(|dir| Path::new(dir.trim()).is_dir())
 }
 
@@ -113,7 +115,7 @@ pub(crate) fn is_new_enough(version: &str) -> bool {
 /// rebuilt sysroot at the same path.
 pub(crate) fn sysroot_dir(version: &str) -> PathBuf {
     let mut recipe = DefaultHasher::new();
-    (SYSROOT_TARGETS, SYSROOT_RUSTFLAGS).hash(&mut recipe);
+    (TARGETS, SYSROOT_RUSTFLAGS).hash(&mut recipe);
     workspace::target().join(format!("fw-toolchain-{version}-{:08x}", recipe.finish() >> 32))
 }
 

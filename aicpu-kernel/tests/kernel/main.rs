@@ -12,3 +12,4 @@ mod refusals;
 mod resume;
 mod rig;
 mod rings;
+mod scripts;

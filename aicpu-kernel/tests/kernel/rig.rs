@@ -145,6 +145,11 @@ impl Setup {
             sdma_max_len: sdma::MAX_LEN.min(self.longest),
             sdma_reduce_types: sdma::REDUCE_TYPES,
             sdma_reduce_ops: sdma::REDUCE_OPS,
+            link_reduce_types: self
+                .channels()
+                .iter()
+                .fold(sdma::REDUCE_TYPES, |all, own| all & own.reduce_types),
+            link_reduce_ops: self.channels().iter().fold(sdma::REDUCE_OPS, |all, own| all & own.reduce_ops),
             ..ContextHeader::default()
         };
         let (threads, regions, channels) = (self.threads(), self.regions(), self.channels());

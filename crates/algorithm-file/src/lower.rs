@@ -20,8 +20,8 @@ use crate::{Algorithm, Buffer, Fault, Kind};
 
 /// Threads of a rank at most: what has more peers shares them.
 const MAX_LANES: usize = 64;
-/// Notifies of one rank at most: half of what a device has.
-const MAX_NOTIFIES: u64 = wire::npu::MAX_NOTIFIES / 2;
+/// Notifies of one rank at most: as many as a kernel follows when it checks what it has expanded.
+const MAX_NOTIFIES: u64 = 1024;
 
 /// The script of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]

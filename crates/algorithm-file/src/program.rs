@@ -45,6 +45,8 @@ pub(crate) struct Program {
     known: Vec<Vec<u32>>,
     /// Notifies of each lane that are taken.
     notifies: Vec<u16>,
+    /// Those that may be used again once the task of their lane with this number is done, which has waited for them.
+    waited: Vec<Vec<(u16, u32)>>,
     uses: HashMap<Place, Use>,
 }
 
@@ -57,6 +59,7 @@ impl Program {
             lanes: vec![Vec::new(); lanes],
             known: vec![vec![0; lanes]; lanes],
             notifies: notifies.collect(),
+            waited: vec![Vec::new(); lanes],
             uses: HashMap::new(),
         }
     }
@@ -81,6 +84,7 @@ impl Program {
         let number = u32::try_from(self.lanes[lane].len() + 1).unwrap_or(u32::MAX);
         let position = Position { lane, number };
         self.known[lane][lane] = number;
+        self.waited[lane].extend(waits.iter().map(|&notify| (notify, number)));
         self.lanes[lane].push(self.tasks.len());
         let done = self.known[lane].clone();
         self.tasks.push(Task { lane, step, action, waits, signals: Vec::new(), done });
@@ -114,9 +118,17 @@ impl Program {
             if self.known[lane][position.lane] >= position.number {
                 continue;
             }
-            let notify = self.notifies[lane];
-            self.notifies[lane] = notify.saturating_add(1);
             let index = self.index(position);
+            // Who sets a notify again must know that it has been taken.
+            let taken = self.tasks[index].done[lane];
+            let again = self.waited[lane].iter().position(|&(_, number)| number <= taken);
+            let notify = match again {
+                Some(at) => self.waited[lane].swap_remove(at).0,
+                None => {
+                    self.notifies[lane] = self.notifies[lane].saturating_add(1);
+                    self.notifies[lane] - 1
+                }
+            };
             let task = &mut self.tasks[index];
             task.signals.push((lane, notify));
             for (own, theirs) in self.known[lane].iter_mut().zip(&task.done) {

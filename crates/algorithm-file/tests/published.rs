@@ -33,6 +33,9 @@ fn the_published_ring_is_right_in_place_and_not() {
     assert_eq!((algorithm.ranks(), algorithm.chunks, algorithm.parts()), (16, 384, 384));
     assert!(file.works(true) && file.works(false));
     assert!(accepted(&file) > 2 * 16 * 24 * 31);
+    // A notify is used again once whoever sets it knows that it has been taken.
+    let needs = file.needs();
+    assert!(needs.main_notifies <= 16 && needs.sub_notifies < 40, "{needs:?}");
     // 24 channels land in a few slots of 384: no more than what is on its way at once.
     assert!(file.headers().all(|header| header.slots < 64), "{:?}", file.headers().next());
 }

@@ -10,6 +10,7 @@
 mod error;
 mod heap;
 mod index_set;
+mod leftover;
 mod tables;
 
 use core::ops::Range;
@@ -26,6 +27,7 @@ use crate::memory::Window;
 pub use error::DriverError;
 use heap::Heap;
 use index_set::IndexSet;
+pub use leftover::{Leftover, Process};
 pub use tables::{Channel, Link, QueueId, Region};
 
 /// Byte that fresh memory is filled with, so that reading what nobody wrote shows.
@@ -65,6 +67,25 @@ struct Books {
     notifies: Heap,
     host_notifies: IndexSet,
     launches: u64,
+    /// How many more requests for memory are met before one is refused.
+    exhausted_after: Option<u64>,
+}
+
+/// How much of an NPU is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of device memory not taken.
+    pub free_bytes: u64,
+    /// Registered regions.
+    pub regions: u64,
+    /// Queues of threads and queue pairs.
+    pub queues: u64,
+    /// Channels.
+    pub channels: u64,
+    /// Notifies of the device not taken.
+    pub free_notifies: u64,
+    /// Notifies that the host can wait for.
+    pub host_notifies: u64,
 }
 
 impl Npu {
@@ -87,6 +108,7 @@ impl Npu {
             notifies: Heap::new(0..npu::MAX_NOTIFIES),
             host_notifies: IndexSet::new(npu::HOST_NOTIFIES),
             launches: window.word(npu::LAUNCH_TAIL).load(Ordering::Acquire),
+            exhausted_after: None,
         };
         Self { fabric: fabric.clone(), npu, books: Mutex::new(books) }
     }
@@ -129,11 +151,38 @@ impl Npu {
             ));
         }
         let full = DriverError::MemoryFull { npu: self.npu, bytes };
+        match &mut books.exhausted_after {
+            Some(0) => {
+                books.exhausted_after = None;
+                return Err(full);
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
         let Some(rounded) = bytes.checked_next_multiple_of(64) else { return Err(full) };
         let addr = books.heap.take(rounded, align.max(64)).map(DeviceAddr).ok_or(full)?;
         let offset = self.offset(addr, rounded)?;
         self.window().fill(offset, rounded, POISON);
         Ok(addr)
+    }
+
+    /// Arranges that the `nth` request for memory from now on, counted from 1, is refused; `None` takes it back.
+    pub fn exhaust_at(&self, nth: Option<u64>) {
+        self.books().exhausted_after = nth.map(|nth| nth.saturating_sub(1));
+    }
+
+    /// Returns how much of this NPU is taken.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let books = self.books();
+        Usage {
+            free_bytes: books.heap.free_total(),
+            regions: books.regions.taken(),
+            queues: books.queues.taken(),
+            channels: books.channels.taken(),
+            free_notifies: books.notifies.free_total(),
+            host_notifies: books.host_notifies.taken(),
+        }
     }
 
     /// Gives memory back.
@@ -210,6 +259,24 @@ impl Npu {
         let was = self.window().half(npu::NOTIFIES + 4 * u64::from(notify)).swap(1, Ordering::Release);
         self.fabric.signals().mark(self.npu);
         was == 0
+    }
+
+    /// Returns the first of some notifies that is set.
+    ///
+    /// # Panics
+    /// When there is no such notify.
+    #[must_use]
+    pub fn first_set(&self, notifies: Range<u32>) -> Option<u32> {
+        assert!(u64::from(notifies.end) <= npu::MAX_NOTIFIES, "notify {} does not exist", notifies.end);
+        let window = self.window();
+        // Two notifies are one word: most are looked at by half a load.
+        // ORDER: pairs with the device's release store of each.
+        let clear = |pair: u32| window.word(npu::NOTIFIES + 8 * u64::from(pair)).load(Ordering::Acquire) == 0;
+        let is_set =
+            |notify: &u32| window.half(npu::NOTIFIES + 4 * u64::from(*notify)).load(Ordering::Acquire) != 0;
+        let mut pairs = (notifies.start / 2..notifies.end.div_ceil(2)).filter(|pair| !clear(*pair));
+        pairs
+            .find_map(|pair| (2 * pair..2 * pair + 2).filter(|notify| notifies.contains(notify)).find(is_set))
     }
 
     /// Takes a notify that the device can record for the host; see [`Npu::host_notify_count`].

@@ -12,8 +12,10 @@
 
 mod completion;
 mod execute;
+mod mishap;
 mod queue_pair;
 mod slots;
+mod state;
 pub(crate) mod tables;
 mod transfer;
 
@@ -21,11 +23,12 @@ use wire::{Cqe, DeviceAddr, ErrorCode, Sqe};
 
 use crate::counters::Counters;
 use crate::fabric::Fabric;
-use crate::fault::Fault;
 use crate::memory::Window;
 use completion::Completions;
 use execute::Step;
+use mishap::{Blow, Mishaps};
 use slots::{Queue, Queues};
+use state::State;
 
 /// How much one call of [`Engine::drain`] may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +37,13 @@ pub struct Budget {
     pub descriptors: u64,
     /// Payload bytes; the transfer that passes the limit is finished.
     pub bytes: u64,
+    /// Bytes of one transfer that are moved at a time, a multiple of every element. A longer one takes several visits.
+    pub piece: u64,
 }
 
 impl Budget {
     /// No limit.
-    pub const UNLIMITED: Self = Self { descriptors: u64::MAX, bytes: u64::MAX };
+    pub const UNLIMITED: Self = Self { descriptors: u64::MAX, bytes: u64::MAX, piece: u64::MAX };
 }
 
 /// What one call of [`Engine::drain`] did.
@@ -79,13 +84,6 @@ impl From<ErrorCode> for Refusal {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Running,
-    Stalled,
-    Failed(Cqe),
-}
-
 /// The engines of one NPU.
 #[derive(Debug)]
 pub struct Engine {
@@ -109,8 +107,13 @@ struct Books {
     completions: Completions,
     counters: Counters,
     flip_token: bool,
+    mishaps: Mishaps,
+    /// What a work request of the current entry has met.
+    blow: Option<Blow>,
     /// Payload bytes moved in the current run of a ring.
     moved: u64,
+    /// Bytes of one transfer that are moved at a time.
+    piece: u64,
 }
 
 /// An engine while it executes tasks: all of it but the thread's own ring.
@@ -134,7 +137,7 @@ impl Engine {
     /// Executes what can be executed, within a budget.
     pub fn drain(&mut self, budget: Budget) -> Progress {
         let mut progress = Progress::default();
-        if self.state == State::Running {
+        if self.wake() {
             self.queues.extend(&self.site.window, self.site.fabric.first_position());
             self.sweep(budget, &mut progress);
             if progress.executed == 0 && self.refresh() {
@@ -143,6 +146,30 @@ impl Engine {
         }
         progress.blocked = self.queues.threads.iter().any(|queue| queue.held.is_some());
         progress
+    }
+
+    /// As [`drain`](Self::drain) of one queue, the first from the one with index `from` on, going round, that can go
+    /// on. Returns that queue as well.
+    #[cold]
+    pub fn drain_one(&mut self, from: usize, budget: Budget) -> (Progress, Option<u16>) {
+        let mut progress = Progress::default();
+        if !self.wake() {
+            return (progress, None);
+        }
+        self.refresh();
+        let count = self.queues.threads.len();
+        for index in (0..count).map(|index| (from + index) % count) {
+            let queue = &self.queues.threads[index];
+            let (id, before) = (queue.id, queue.moved);
+            if queue.may_run(&self.site.window, || self.books.completions.has_room(&self.site.window)) {
+                self.run(index, budget, &mut progress);
+                let moved = self.queues.threads.get(index).is_some_and(|queue| queue.moved != before);
+                if progress.executed > 0 || progress.bytes > 0 || moved || self.state != State::Running {
+                    return (progress, Some(id));
+                }
+            }
+        }
+        (progress, None)
     }
 
     /// Looks at the slot of every queue again, and returns whether any has changed hands.
@@ -181,6 +208,9 @@ impl Engine {
         let queue = &mut queues.threads[index];
         let mut device = Device { site, books, pairs: &mut queues.pairs };
         let memory = queue.memory(&site.window);
+        if queue.is_deaf(&memory) {
+            return;
+        }
         match queue.consumer.refresh(&memory) {
             Ok(news) => device.books.counters.doorbells += u64::from(news),
             Err(code) => {
@@ -189,19 +219,44 @@ impl Engine {
                 return;
             }
         }
-        device.books.moved = 0;
+        (device.books.moved, device.books.piece) = (0, budget.piece);
         while progress.executed < budget.descriptors && progress.bytes + device.books.moved < budget.bytes {
             if !queue.load(&memory) {
                 break;
             }
-            match device.execute(&queue.entry, queue.place()) {
+            let is_new = queue.held.is_none();
+            let blow =
+                if device.books.mishaps.is_armed() && is_new { device.strike(&queue.entry) } else { None };
+            let place = queue.place();
+            let executed = match blow {
+                None | Some(Blow::Spoilt) => device.execute(&queue.entry, place, &mut queue.moved),
+                Some(Blow::Failed(code)) => {
+                    Err(execute::completion_of(&queue.entry, queue.place(), code.into()))
+                }
+                Some(Blow::Unheard) => {
+                    queue.forget();
+                    break;
+                }
+                Some(blow) => {
+                    *state = blow.state();
+                    break;
+                }
+            };
+            match executed {
                 Ok(Step::Done) => {
                     device.books.counters.count_executed(queue.entry.opcode);
                     queue.advance(&memory);
                     progress.executed += 1;
+                    if let Some(until) = device.books.mishaps.drag(&device.site.fabric) {
+                        *state = State::Busy(until);
+                        break;
+                    }
                 }
                 Ok(Step::Held(hold)) => {
                     queue.held = Some(hold);
+                    if let Some(blow) = device.books.blow.take() {
+                        *state = blow.state();
+                    }
                     break;
                 }
                 Err(cqe) => {
@@ -220,69 +275,14 @@ impl Engine {
     pub const fn counters(&self) -> &Counters {
         &self.books.counters
     }
-
-    /// Returns the error that stopped this NPU.
-    #[must_use]
-    pub const fn error(&self) -> Option<Cqe> {
-        match self.state {
-            State::Failed(cqe) => Some(cqe),
-            State::Running | State::Stalled => None,
-        }
-    }
-
-    /// Returns whether an error has stopped this NPU.
-    #[inline]
-    #[must_use]
-    pub const fn has_failed(&self) -> bool {
-        matches!(self.state, State::Failed(_))
-    }
-
-    /// Returns the entry at the head of every queue that has one.
-    #[must_use]
-    pub fn pending(&self) -> Vec<Pending> {
-        let window = &self.site.window;
-        let pending =
-            self.queues.threads.iter().filter(|queue| queue.is_current(window)).filter_map(|queue| {
-                let (cursor, memory) = (queue.consumer.cursor(), queue.memory(window));
-                let fresh = || {
-                    // What a stopped engine has not looked at yet counts too.
-                    let mut consumer = queue.consumer.clone();
-                    consumer.refresh(&memory).ok()?;
-                    consumer.entry(&memory).map(Sqe::from)
-                };
-                let sqe = queue.held.map(|_| queue.entry).or_else(fresh)?;
-                Some(Pending { queue: queue.id, position: cursor.head(), sqe, blocked: queue.held.is_some() })
-            });
-        pending.collect()
-    }
-
-    /// Puts a fault into this NPU.
-    pub fn inject(&mut self, fault: Fault) {
-        match fault {
-            Fault::DropNotify { notify } => self.site.fabric.signals().lose(self.site.npu, notify),
-            Fault::FlipToken => self.books.flip_token = true,
-            Fault::Stall => self.state = State::Stalled,
-            Fault::BreakQueuePair { queue } => {
-                self.refresh();
-                for pair in self.queues.pairs.iter_mut().filter(|pair| pair.id == queue) {
-                    pair.is_broken = true;
-                }
-            }
-        }
-    }
-
-    /// Makes a stopped NPU execute again. A queue whose task stopped it is dead until its slot is taken anew; all
-    /// others go on where they are. An NPU that runs is left alone.
-    pub fn reset(&mut self) {
-        if self.state != State::Running {
-            self.queues.drop_broken_threads();
-            completion::clear_error(&self.site.window);
-            self.state = State::Running;
-        }
-    }
 }
 
 impl Device<'_> {
+    /// Returns what is arranged to happen at a task.
+    fn strike(&mut self, task: &Sqe) -> Option<Blow> {
+        self.books.mishaps.strike(task, &self.site.fabric, self.site.npu)
+    }
+
     /// Publishes the first error and returns the state it leaves the NPU in.
     #[cold]
     fn fail(&mut self, cqe: Cqe) -> State {

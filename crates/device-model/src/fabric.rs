@@ -7,7 +7,8 @@
 //! Beside the mapping, a fabric has signals between the engines of *this* process (`Signals`): hints that save
 //! polling, never needed for correctness.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+mod between;
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -16,7 +17,10 @@ use std::sync::Arc;
 use memmap2::{MmapOptions, MmapRaw};
 use wire::{DeviceAddr, ErrorCode, npu};
 
+use crate::clock::Clock;
 use crate::memory::Window;
+use crate::simulation::Simulation;
+use between::{Links, Signals};
 
 /// Distance between the default bases of two NPUs: beyond every host pointer, and different for each NPU.
 pub const BASE_STEP: u64 = 0x1000_0000_0000;
@@ -33,13 +37,16 @@ pub struct FabricConfig {
     pub bases: Vec<DeviceAddr>,
     /// Position at which every new queue starts. 0, except where a test wants a counter near its wrap.
     pub first_position: u64,
+    /// Seed of a simulation: one thread, a clock of its own, every choice made by the seed. `None` for a fabric that
+    /// runs as fast as it can.
+    pub seed: Option<u64>,
 }
 
 impl FabricConfig {
     /// Returns the configuration of `npus` NPUs with `window_bytes` bytes each and default addresses.
     #[must_use]
     pub const fn new(npus: u32, window_bytes: u64) -> Self {
-        Self { npus, window_bytes, bases: Vec::new(), first_position: 0 }
+        Self { npus, window_bytes, bases: Vec::new(), first_position: 0, seed: None }
     }
 
     fn base(&self, npu: u32) -> DeviceAddr {
@@ -127,7 +134,10 @@ struct Inner {
     file: File,
     windows: Box<[Window]>,
     signals: Signals,
+    links: Links,
     first_position: u64,
+    clock: Clock,
+    simulation: Option<Simulation>,
 }
 
 impl Fabric {
@@ -176,7 +186,20 @@ impl Fabric {
             .map(|npu| Window::new(Arc::clone(&mapping), npu as usize * bytes, bytes, config.base(npu)))
             .collect();
         let signals = Signals::new(config.npus);
-        Ok(Self { inner: Arc::new(Inner { file, windows, signals, first_position: config.first_position }) })
+        let simulation = config.seed.map(|seed| Simulation::new(config.npus, seed));
+        let clock = simulation.as_ref().map_or_else(Clock::real, |simulation| simulation.clock().clone());
+        let first_position = config.first_position;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                file,
+                windows,
+                signals,
+                links: Links::default(),
+                first_position,
+                clock,
+                simulation,
+            }),
+        })
     }
 
     /// Returns the number of NPUs.
@@ -216,56 +239,47 @@ impl Fabric {
         self.inner.first_position
     }
 
+    /// Returns the clock by which its NPUs live.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.inner.clock
+    }
+
+    /// Returns whether this is a simulation.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        self.inner.simulation.is_some()
+    }
+
+    /// Returns random bits: the system's, or those of the simulation's seed.
+    ///
+    /// # Errors
+    /// What the system says when it has none.
+    pub fn random(&self) -> Result<u64, getrandom::Error> {
+        match self.simulation() {
+            Some(simulation) => Ok(simulation.dice().u64(..)),
+            None => getrandom::u64(),
+        }
+    }
+
+    /// Returns a number that depends on every event of a simulation so far; 0 where nothing is simulated.
+    #[must_use]
+    pub fn event_digest(&self) -> u64 {
+        self.simulation().map_or(0, Simulation::digest)
+    }
+
+    #[inline]
+    pub(crate) fn simulation(&self) -> Option<&Simulation> {
+        self.inner.simulation.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn links(&self) -> &Links {
+        &self.inner.links
+    }
+
     #[inline]
     pub(crate) fn signals(&self) -> &Signals {
         &self.inner.signals
-    }
-}
-
-/// Signals between the engines of this process.
-#[derive(Debug)]
-pub(crate) struct Signals {
-    /// Per NPU: it got a notify since somebody last looked after it.
-    ready: Box<[AtomicBool]>,
-    /// Per NPU: 1 + the notify whose next record is to be lost, 0 for none.
-    lost: Box<[AtomicU32]>,
-}
-
-impl Signals {
-    fn new(npus: u32) -> Self {
-        let ready = (0..npus).map(|_| AtomicBool::new(false)).collect();
-        Self { ready, lost: (0..npus).map(|_| AtomicU32::new(0)).collect() }
-    }
-
-    /// Marks an NPU as worth looking after.
-    #[inline]
-    pub(crate) fn mark(&self, npu: u32) {
-        // ORDER: a hint. Whoever takes it still loads the notify or doorbell with acquire order, and a hint that is
-        // lost between two threads costs one look at every NPU.
-        self.ready[npu as usize].store(true, Ordering::Relaxed);
-    }
-
-    /// Takes the mark of the first marked NPU at or after `from`, going round.
-    #[inline]
-    pub(crate) fn take(&self, from: u32) -> Option<u32> {
-        let (before, after) = self.ready.split_at_checked(from as usize)?;
-        let found = after.iter().chain(before).position(|ready| ready.load(Ordering::Relaxed))?;
-        let npu = (from as usize + found) % self.ready.len();
-        self.ready[npu].store(false, Ordering::Relaxed);
-        u32::try_from(npu).ok()
-    }
-
-    /// Arranges that the next record of `notify` at `npu` is lost.
-    pub(crate) fn lose(&self, npu: u32, notify: u32) {
-        self.lost[npu as usize].store(notify.wrapping_add(1), Ordering::Relaxed);
-    }
-
-    /// Returns whether this record of `notify` at `npu` is to be lost; each arrangement holds once.
-    #[inline]
-    pub(crate) fn loses(&self, npu: u32, notify: u32) -> bool {
-        let lost = &self.lost[npu as usize];
-        let armed = notify.wrapping_add(1);
-        lost.load(Ordering::Relaxed) == armed
-            && lost.compare_exchange(armed, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }

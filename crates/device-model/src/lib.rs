@@ -7,6 +7,7 @@
 //! The device reads rings by its own code ([`queue`]), written from `docs/rings.md` and sharing none with the crate
 //! that fills them. It moves real bytes as fast as it can and knows no time: nothing here says how long silicon takes.
 
+pub mod clock;
 pub mod driver;
 pub mod engine;
 pub mod fabric;
@@ -19,6 +20,7 @@ pub mod reduce;
 mod counters;
 mod memory;
 mod rebase;
+mod simulation;
 
 pub use counters::Counters;
 pub use memory::Window;

@@ -5,13 +5,16 @@
 //! operations never leave that thread. Helper threads join in only while a lot of payload is being moved, and none
 //! touches an NPU once `run_until` has returned; between calls nothing runs.
 //!
+//! A simulated fabric is run by the same loop and the same engines, step by step (`steps`).
+//!
 //! Time appears only as the caller's deadline. There is no order among NPUs that a program may rely on.
 
 mod crew;
 mod idle;
+mod steps;
 mod visit;
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use wire::Cqe;
@@ -20,8 +23,10 @@ use crate::counters::Counters;
 use crate::engine::Pending;
 use crate::fabric::Fabric;
 use crate::fault::Fault;
-use crew::Crew;
+use crate::simulation::Simulation;
+use crew::{Crew, Shift};
 use idle::Idle;
+use steps::Steps;
 use visit::{Floor, Turn, Unit};
 
 /// A kernel resident on an NPU.
@@ -60,16 +65,52 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Machine {
     floor: Arc<Floor>,
-    crew: Crew,
+    drive: Drive,
+}
+
+/// What makes the NPUs go.
+#[derive(Debug)]
+enum Drive {
+    /// The threads that wait, and helpers.
+    Threads(Crew),
+    /// The scheduler of a simulation.
+    Simulation(Mutex<Steps>),
+}
+
+/// What the loop of whoever waits does between two looks at its condition.
+trait Pace {
+    /// Lets NPUs do something, or time pass; returns whether the deadline has passed.
+    fn advance(&mut self, floor: &Floor, deadline: Option<Instant>) -> bool;
+}
+
+/// A thread that runs the NPUs itself.
+#[derive(Debug)]
+struct Driver<'a> {
+    shift: Shift<'a>,
+    turn: Turn,
+    idle: Idle,
+}
+
+impl Pace for Driver<'_> {
+    #[inline]
+    fn advance(&mut self, floor: &Floor, deadline: Option<Instant>) -> bool {
+        let work = floor.pass(&mut self.turn, self.shift.budget());
+        self.shift.watch(&work);
+        self.idle.pause(&work, deadline)
+    }
 }
 
 impl Machine {
-    /// Returns a machine over a fabric, of whose windows it is the only device.
+    /// Returns a machine over a fabric, of whose windows it is the only device. Of a simulated fabric, whoever waits
+    /// runs the simulation, and there are no helpers.
     #[must_use]
     pub fn new(fabric: &Fabric, config: MachineConfig) -> Self {
         let floor = Arc::new(Floor::new(fabric));
-        let crew = Crew::new(&floor, config.helpers);
-        Self { floor, crew }
+        let drive = match fabric.simulation() {
+            Some(_) => Drive::Simulation(Mutex::default()),
+            None => Drive::Threads(Crew::new(&floor, config.helpers)),
+        };
+        Self { floor, drive }
     }
 
     /// Makes a kernel resident on an NPU and returns the one it replaces.
@@ -104,13 +145,31 @@ impl Machine {
 
     fn run(
         &self,
+        done: impl FnMut() -> bool,
+        deadline: Option<Instant>,
+        failed: impl Fn() -> Option<u32>,
+    ) -> Outcome {
+        match &self.drive {
+            Drive::Threads(crew) => {
+                let mut driver = Driver { shift: crew.begin(), turn: Turn::default(), idle: Idle::default() };
+                self.go(&mut driver, done, deadline, failed)
+            }
+            Drive::Simulation(steps) => {
+                // A step that panicked has left its place; where the next one goes is for the dice to say.
+                let mut steps = steps.lock().unwrap_or_else(PoisonError::into_inner);
+                self.go(&mut *steps, done, deadline, failed)
+            }
+        }
+    }
+
+    #[inline]
+    fn go(
+        &self,
+        pace: &mut impl Pace,
         mut done: impl FnMut() -> bool,
         deadline: Option<Instant>,
         failed: impl Fn() -> Option<u32>,
     ) -> Outcome {
-        let mut shift = self.crew.begin();
-        let mut turn = Turn::default();
-        let mut idle = Idle::default();
         loop {
             if done() {
                 return Outcome::Done;
@@ -118,10 +177,7 @@ impl Machine {
             if let Some(npu) = failed() {
                 return Outcome::DeviceError(npu);
             }
-            let work = self.floor.pass(&mut turn, shift.budget());
-            shift.watch(&work);
-            let expired = idle.pause(&work, deadline);
-            if expired {
+            if pace.advance(&self.floor, deadline) {
                 return if done() { Outcome::Done } else { Outcome::Deadline };
             }
         }
@@ -159,6 +215,29 @@ impl Machine {
         let mut unit = self.unit(npu);
         unit.engine.reset();
         self.floor.clear_failure(npu);
+    }
+
+    /// Takes all faults out of an NPU, cut links too, and gives life back to one that is dead: its AI CPU runs no kernel
+    /// until one is attached, and the queues it had are gone.
+    pub fn repair(&self, npu: u32) {
+        let mut unit = self.unit(npu);
+        if unit.engine.is_dead() {
+            unit.aicpu = None;
+        }
+        unit.engine.repair();
+        self.floor.fabric().links().mend(npu);
+    }
+
+    /// Returns whether an NPU is dead: it executes nothing, and will not before it is [repaired](Self::repair).
+    #[must_use]
+    pub fn is_dead(&self, npu: u32) -> bool {
+        self.unit(npu).engine.is_dead()
+    }
+
+    /// Returns whether no signal and no store is under way between the NPUs: with threads, always.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.floor.fabric().simulation().is_none_or(Simulation::is_quiet)
     }
 
     fn unit(&self, npu: u32) -> MutexGuard<'_, Unit> {

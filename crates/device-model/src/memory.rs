@@ -303,8 +303,31 @@ impl Span<'_> {
         reduce::reduce(reduction.dtype, reduction.op, dst, src)
     }
 
+    /// Returns the `len` bytes at `skip`, which the caller knows to lie in it.
     #[inline]
-    fn check_pair(&self, src: &Self) -> Result<(), ErrorCode> {
+    pub(crate) const fn part(&self, skip: u64, len: u64) -> Self {
+        Self { window: self.window, offset: self.offset + skip, len }
+    }
+
+    /// Returns the number of bytes.
+    #[inline]
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.len
+    }
+
+    /// Inverts one bit.
+    pub(crate) fn flip(&self, bit: u64) {
+        let mut byte = [0];
+        self.window.read(self.offset + bit / 8, &mut byte);
+        self.window.write(self.offset + bit / 8, &[byte[0] ^ 1 << (bit % 8)]);
+    }
+
+    /// Checks that the two can be the ends of one transfer.
+    ///
+    /// # Errors
+    /// `SQE_OVERLAP`, `SQE_LENGTH`.
+    #[inline]
+    pub(crate) fn check_pair(&self, src: &Self) -> Result<(), ErrorCode> {
         if self.len != src.len {
             Err(ErrorCode::SQE_LENGTH)
         } else if self.overlaps(src) {

@@ -6,8 +6,9 @@
 // UNSAFETY: `hal::SharedMemory` promises things about shared memory that no compiler can check.
 #![expect(unsafe_code, reason = "implements an unsafe trait of hal")]
 
+mod simulated;
+
 use core::sync::atomic::{Ordering, fence};
-use std::time::Instant;
 
 use hal::{Clock, DmaFence, Doorbell, Platform, Rebase, SharedMemory, Trace};
 use wire::{BASES, Base, Descriptor, DeviceAddr, ErrorCode, TraceEvent, npu};
@@ -16,12 +17,13 @@ use zerocopy::IntoBytes;
 use crate::fabric::Fabric;
 use crate::memory::Window;
 use crate::rebase;
+pub use simulated::SimulatedPlatform;
 
 /// Platform of the kernel of one NPU. A window has one kernel, and so one platform.
 #[derive(Debug)]
 pub struct ModelPlatform {
     window: Window,
-    started: Instant,
+    clock: crate::clock::Clock,
     /// Trace events written so far.
     traced: u64,
 }
@@ -36,7 +38,7 @@ impl ModelPlatform {
         let window = fabric.window(npu).clone();
         // ORDER: the kernel is the only writer of its trace; a former one is gone.
         let traced = window.word(npu::TRACE_TAIL).load(Ordering::Acquire);
-        Self { window, started: Instant::now(), traced }
+        Self { window, clock: fabric.clock().clone(), traced }
     }
 
     #[inline]
@@ -111,10 +113,7 @@ impl DmaFence for ModelPlatform {
 
 impl Clock for ModelPlatform {
     fn now_ns(&self) -> u64 {
-        // CAST: 64 bits of nanoseconds are 584 years.
-        #[expect(clippy::cast_possible_truncation, reason = "584 years")]
-        let ns = self.started.elapsed().as_nanos() as u64;
-        ns
+        self.clock.now_ns()
     }
 }
 

@@ -99,6 +99,11 @@ impl<const BITS: u32> Cursor<BITS> {
         self.tail & Self::MASK
     }
 
+    /// Takes back the announcement of everything that is not done.
+    const fn forget(&mut self) {
+        self.tail = self.head;
+    }
+
     /// Moves the head past one entry.
     #[inline]
     const fn advance(&mut self) {
@@ -154,6 +159,11 @@ impl Consumer {
         if self.cursor.head().wrapping_sub(self.published) >= PUBLISH_EVERY {
             self.publish(memory);
         }
+    }
+
+    /// Takes back the announcement of everything that is not done: the doorbell was lost.
+    pub(crate) const fn forget(&mut self) {
+        self.cursor.forget();
     }
 
     /// Publishes the head if it moved.

@@ -152,3 +152,20 @@ fn launches_fill_the_mailbox_and_are_answered_in_order() {
     assert_eq!((npu.status(tickets[0]), npu.status(tickets[1])), (Some(answer), None));
     assert!(npu.post_launch(&args(16)).is_ok());
 }
+
+#[test]
+fn the_first_notify_that_is_set_is_found_within_its_range() {
+    let npu = npu(1 << 20);
+    for set in 3..9 {
+        npu.set_notify(set);
+        for start in 0..12 {
+            for end in start..12 {
+                let expected = (start..end).contains(&set).then_some(set);
+                assert_eq!(npu.first_set(start..end), expected, "{set} in {start}..{end}");
+            }
+        }
+        npu.window().half(npu::NOTIFIES + 4 * u64::from(set)).store(0, Ordering::Release);
+    }
+    npu.set_notify(8191);
+    assert_eq!(npu.first_set(0..8192), Some(8191));
+}

@@ -135,7 +135,7 @@ fn a_budget_ends_a_drain_between_two_entries() {
         ring.write(&a.npu, sqe(RECORD_HOST));
     }
     ring.ring(&a.npu);
-    let budget = Budget { descriptors: 3, bytes: u64::MAX };
+    let budget = Budget { descriptors: 3, ..Budget::UNLIMITED };
     let executed: Vec<_> = (0..4).map(|_| a.engine.drain(budget).executed).collect();
     assert_eq!(executed, [3, 3, 2, 0]);
 }

@@ -41,6 +41,16 @@ impl Window {
         is_window.then_some(Self { base, len, device_addr })
     }
 
+    /// Makes a window of plain memory, without the fixed tables; `None` when `base` is not aligned to a descriptor.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new).
+    #[must_use]
+    pub unsafe fn plain(base: NonNull<u8>, len: usize, device_addr: DeviceAddr) -> Option<Self> {
+        let is_aligned = base.addr().get().is_multiple_of(align_of::<Descriptor>());
+        is_aligned.then_some(Self { base, len, device_addr })
+    }
+
     /// Returns the device address of the first byte.
     #[must_use]
     pub fn device_addr(&self) -> DeviceAddr {

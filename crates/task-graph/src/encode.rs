@@ -30,7 +30,7 @@ impl<'a> Resources<'a> {
     /// # Errors
     /// `PLAN_INTERNAL` when there is no such thread.
     #[inline(always)]
-    pub(crate) fn thread(&self, thread: ThreadId) -> Result<&'a ThreadEntry, ErrorCode> {
+    pub fn thread(&self, thread: ThreadId) -> Result<&'a ThreadEntry, ErrorCode> {
         self.context.threads.get(usize::from(thread.0)).ok_or(ErrorCode::PLAN_INTERNAL)
     }
 
@@ -39,7 +39,7 @@ impl<'a> Resources<'a> {
     /// # Errors
     /// `PLAN_INTERNAL` when `peer` is this rank or no rank.
     #[inline(always)]
-    pub(crate) fn channel(&self, peer: Rank) -> Result<(&'a ChannelEntry, QueueIndex), ErrorCode> {
+    pub fn channel(&self, peer: Rank) -> Result<(&'a ChannelEntry, QueueIndex), ErrorCode> {
         let rank = self.context.header.rank;
         if peer == rank {
             return Err(ErrorCode::PLAN_INTERNAL);
@@ -53,7 +53,7 @@ impl<'a> Resources<'a> {
 
     /// Returns the index in the device's notify bank of a thread's notify.
     #[inline]
-    pub(crate) fn thread_notify(&self, thread: ThreadId, index: u16) -> Result<u32, ErrorCode> {
+    pub fn thread_notify(&self, thread: ThreadId, index: u16) -> Result<u32, ErrorCode> {
         let entry = self.thread(thread)?;
         if u32::from(index) < entry.notify_count {
             Ok(entry.notify_base + u32::from(index))
@@ -64,7 +64,8 @@ impl<'a> Resources<'a> {
 
     /// Returns what the link to `peer` can do; nothing for this rank itself.
     #[inline(always)]
-    pub(crate) fn caps(&self, peer: Rank) -> Caps {
+    #[must_use]
+    pub fn caps(&self, peer: Rank) -> Caps {
         let Ok((channel, _)) = self.channel(peer) else {
             return Caps { reduce_types: 0, reduce_ops: 0, write_notify: false };
         };
@@ -77,7 +78,8 @@ impl<'a> Resources<'a> {
 
     /// Returns whether this device's copy engine does a reduction, or a processor core must.
     #[inline]
-    pub(crate) fn sdma_reduces(&self, reduction: Reduction) -> bool {
+    #[must_use]
+    pub fn sdma_reduces(&self, reduction: Reduction) -> bool {
         let header = self.context.header;
         let bit = |mask: u32, number: u32| mask >> number & 1 == 1;
         let Reduction { dtype, op } = reduction;
@@ -85,7 +87,8 @@ impl<'a> Resources<'a> {
     }
 
     /// Returns the longest single transfer of this device's copy engine, bytes.
-    pub(crate) fn sdma_max_len(&self) -> u64 {
+    #[must_use]
+    pub fn sdma_max_len(&self) -> u64 {
         self.context.header.sdma_max_len
     }
 }

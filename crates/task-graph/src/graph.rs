@@ -7,6 +7,7 @@ use core::ops::DerefMut;
 
 use heapless::Vec;
 use wire::{DESCRIPTOR_BYTES, Descriptor, ErrorCode};
+use zerocopy::FromZeros;
 
 use crate::pattern::PatternTable;
 
@@ -24,7 +25,7 @@ const NONE: u32 = u32::MAX;
 pub struct QueueIndex(pub u16);
 
 /// A piece of a queue's chain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, FromZeros)]
 #[repr(C, align(64))]
 pub struct Block {
     entries: [Descriptor; BLOCK_ENTRIES],

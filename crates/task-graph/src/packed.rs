@@ -7,6 +7,7 @@
 use core::ops::DerefMut;
 
 use wire::{BASES, Base, DESCRIPTOR_BYTES, Descriptor, ErrorCode};
+use zerocopy::FromZeros;
 
 use crate::RegionId;
 use crate::bind::{Bindings, LaunchBase, Vectors, vector_of};
@@ -24,7 +25,7 @@ const PATTERNS_PER_ENTRY: u32 = 2;
 const NONE: u32 = u32::MAX;
 
 /// 4 KiB of packed graph.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, FromZeros)]
 #[repr(C, align(64))]
 pub struct Page {
     entries: [Descriptor; PAGE_ENTRIES],

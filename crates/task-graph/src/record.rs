@@ -3,7 +3,7 @@
 use core::ops::DerefMut;
 
 use wire::context::ChannelEntry;
-use wire::npu::{Protocol, TRANSFER_GRANULE};
+use wire::npu::Protocol;
 use wire::{
     Command, Descriptor, Engine, ErrorCode, Labels, Operand, Phase, Reduction, Sqe, Transfer, TransferKind,
     WorkRequest,
@@ -36,7 +36,7 @@ struct PeerTransfer {
 impl PeerTransfer {
     /// Takes the longest piece off the front that a link moves in one. Only the last piece says that data landed.
     fn split_off(&mut self, most: u64) -> Self {
-        let (local, remote) = (split_off(&mut self.local, most), split_off(&mut self.remote, most));
+        let (local, remote) = (self.local.split_off(most), self.remote.split_off(most));
         Self { local, remote, notify: None, ..*self }
     }
 }
@@ -101,7 +101,7 @@ impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
         same_len(dst, src)?;
         let most = self.resources.sdma_max_len();
         while src.len > most {
-            let (dst, src) = (split_off(&mut dst, most), split_off(&mut src, most));
+            let (dst, src) = (dst.split_off(most), src.split_off(most));
             self.copy(thread, dst, src, reduction)?;
         }
         if src.len > 0 { self.copy(thread, dst, src, reduction) } else { Ok(()) }
@@ -416,13 +416,4 @@ fn check_peer(region: RegionId, peer: Rank) -> Result<(), ErrorCode> {
 /// Returns the length of both ends of a transfer. One without bytes is no transfer: its notify would be lost.
 fn same_len(a: Span, b: Span) -> Result<u64, ErrorCode> {
     if a.len == b.len && a.len > 0 { Ok(a.len) } else { Err(ErrorCode::PLAN_INTERNAL) }
-}
-
-/// Takes at most `most` bytes off the front of a span, a whole number of granules.
-fn split_off(span: &mut Span, most: u64) -> Span {
-    // No engine's limit is below one granule.
-    let len = (most - most % TRANSFER_GRANULE).max(TRANSFER_GRANULE).min(span.len);
-    let front = span.part(0, len);
-    *span = span.part(len, span.len - len);
-    front
 }

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use wire::npu::TRANSFER_GRANULE;
+
 /// A rank of the communicator.
 pub type Rank = u32;
 
@@ -117,6 +119,18 @@ impl Span {
     #[must_use]
     pub(crate) const fn part(self, skip: u64, len: u64) -> Self {
         Self { region: self.region, offset: self.offset + skip, len }
+    }
+
+    /// Takes at most `most` bytes off the front, a whole number of granules: the longest piece that an engine moves in
+    /// one.
+    #[inline]
+    #[must_use]
+    pub fn split_off(&mut self, most: u64) -> Self {
+        // No engine's limit is below one granule.
+        let len = (most - most % TRANSFER_GRANULE).max(TRANSFER_GRANULE).min(self.len);
+        let front = self.part(0, len);
+        *self = self.part(len, self.len - len);
+        front
     }
 }
 

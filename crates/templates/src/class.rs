@@ -9,7 +9,8 @@ use core::num::NonZero;
 use wire::launch::{Algorithm, OpKind, Staging};
 
 use crate::Tables;
-use crate::plan::{Family, Plan, family};
+use crate::family::{Family, family};
+use crate::plan::Plan;
 
 /// Bits of the tail in a class's number.
 const TAIL_BITS: u32 = 17;

@@ -60,11 +60,35 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
+    /// Returns the levels of a composition, and the parts that any algorithm cuts the count into.
+    ///
+    /// # Errors
+    /// `PLAN_OP` for algorithms of levels that cannot run there, or that there are none of; `PLAN_RANKS` for servers
+    /// that would have to cut the data into more parts than can be numbered.
+    pub(crate) fn of(shape: &Shape, tables: &Tables<'_>, ranks: NonZero<u32>) -> Result<Self, PlanError> {
+        if is_composition(shape.algorithm) {
+            return Self::new(shape, tables, ranks);
+        }
+        if shape.levels.iter().any(Option::is_some) {
+            return Err(PlanError { code: ErrorCode::PLAN_OP, need: 0, limit: 0 });
+        }
+        let whole = matches!(shape.op, OpKind::AllReduce | OpKind::Broadcast | OpKind::Reduce);
+        let of_share = match shape.algorithm {
+            Algorithm::MultiRing => {
+                NonZero::new(u32::try_from(strides(ranks).count()).unwrap_or(1)).unwrap_or(ONE)
+            }
+            Algorithm::MeshChunk => NonZero::new(ranks.get() - 1).unwrap_or(ONE),
+            _ => ONE,
+        };
+        let shares = if whole { core(shape.algorithm, ranks) } else { ONE };
+        Ok(Self { list: [Level::ALONE; 3], cuts: shares.saturating_mul(of_share), parts: ONE, mesh: 1 })
+    }
+
     /// Checks what the levels of a composition are to run.
     ///
     /// # Errors
     /// `PLAN_OP` when one of them cannot.
-    pub(crate) fn new(shape: &Shape, tables: &Tables<'_>, ranks: NonZero<u32>) -> Result<Self, PlanError> {
+    fn new(shape: &Shape, tables: &Tables<'_>, ranks: NonZero<u32>) -> Result<Self, PlanError> {
         let unknown = (0..4).any(|level| level_algorithm(shape, level).is_none());
         if unknown || shape.levels.iter().skip(levels_of(shape.algorithm)).any(Option::is_some) {
             return Err(PlanError { code: ErrorCode::PLAN_OP, need: 0, limit: 0 });
@@ -134,11 +158,6 @@ impl Levels {
         let mesh = |level: &Level| if is_mesh(level.algorithm) { level.members.get() } else { 1 };
         let list = [inner, top, Level::ALONE];
         Ok(Self { list, cuts, parts, mesh: mesh(&inner).max(mesh(&top)) })
-    }
-
-    /// Of what is no composition: nothing but the parts that the count is cut into.
-    pub(crate) fn none(cuts: NonZero<u32>) -> Self {
-        Self { list: [Level::ALONE; 3], cuts, parts: ONE, mesh: 1 }
     }
 
     /// Returns the number of a rank within its group at each level, counted from the root.

@@ -5,7 +5,7 @@
 
 use task_graph::{TaskSink, ThreadId};
 use wire::ErrorCode;
-use wire::launch::Algorithm;
+use wire::launch::{Algorithm, OpKind};
 
 use crate::areas::Rotated;
 use crate::group::Group;
@@ -16,11 +16,11 @@ use crate::slices::Slices;
 use crate::steps::Lane;
 
 impl<'a, S: TaskSink> Emitter<'a, S> {
-    /// Emits all steps of all rings; returns the number of one ring's.
+    /// Emits all steps of all rings; returns the number of those that come one after the other.
     pub(crate) fn rings(&mut self) -> Result<u16, ErrorCode> {
         let (shape, ranks) = (self.plan.shape(), self.plan.ranks());
         self.start_subs(Boundary::Communication)?;
-        let mut steps = 0;
+        let mut last = 0;
         for (ring, stride) in (0..).zip(strides(ranks)) {
             let group = Group::Circle { stride, ranks };
             let area =
@@ -31,14 +31,21 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
                 work: area(self.part_of_ring(self.slices(self.ring_parts()), ring)),
                 landing: area(self.part_of_ring(self.landing(self.ring_parts()), ring)),
             };
-            steps = 0;
+            // A thread that has several rings has one after the other.
+            let mut step = ring / self.plan.thread_count() * self.steps_of_ring();
             for pass in Pass::of(shape.op, Algorithm::Ring, false).into_iter().flatten() {
                 let schedule = Schedule::new(Algorithm::Ring, pass, group.member(shape.rank), ranks);
-                steps = self.run_pass(&lane, schedule, pass.reduces(), steps)?;
+                step = self.run_pass(&lane, schedule, pass.reduces(), step)?;
             }
+            last = step.max(last);
         }
         self.join_subs(Boundary::Communication)?;
-        Ok(steps)
+        Ok(last)
+    }
+
+    fn steps_of_ring(&self) -> u16 {
+        let halves = if self.plan.shape().op == OpKind::AllReduce { 2 } else { 1 };
+        u16::try_from(halves * (self.plan.ranks().get() - 1)).unwrap_or(u16::MAX)
     }
 
     fn ring_thread(&self, ring: u16) -> ThreadId {

@@ -2,14 +2,16 @@
 
 use core::num::NonZero;
 
-use task_graph::{RegionKind, TaskSink, ThreadId};
+use task_graph::{TaskSink, ThreadId};
 use wire::launch::{Algorithm, ElementRange, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp, Reduction};
 
+use crate::family::{Family, exists, family};
 use crate::file::Cut;
 use crate::levels::{self, Levels};
 use crate::schedule;
 use crate::skeleton::Emitter;
+use crate::space::chunk_elements;
 use crate::tables::Tables;
 
 /// Chunks start at multiples of this many bytes (public rule of the field).
@@ -83,19 +85,6 @@ impl Shape {
     }
 }
 
-/// The resources a template uses when it gets all it can use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Needs {
-    /// Threads, the main one included.
-    pub threads: u16,
-    /// Notifies of the main thread besides the start notify: two per sub thread.
-    pub main_notifies: u16,
-    /// Notifies of each sub thread.
-    pub sub_notifies: u16,
-    /// Least scratch with which it works at all, bytes, for elements of 16 bytes.
-    pub least_scratch: u64,
-}
-
 /// Why a shape has no plan: what it needs, and what there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanError {
@@ -141,8 +130,9 @@ impl Plan {
         };
         let file = shape.algorithm == Algorithm::File;
         let cut = if file { Some(Cut::of(shape, tables.script)?) } else { None };
+        let levels = Levels::of(shape, tables, ranks)?;
         // No algorithm needs 0 threads.
-        let useful = cut.map_or_else(|| shape.all_threads(tables), |cut| cut.threads);
+        let useful = cut.map_or_else(|| shape.all_threads(&levels), |cut| cut.threads);
         let threads = shape.threads.min(useful);
         let Some(threads) = NonZero::new(threads) else {
             return fail(ErrorCode::PLAN_THREADS, 1, 0);
@@ -159,7 +149,6 @@ impl Plan {
         if total.is_none() {
             return fail(ErrorCode::LAUNCH_COUNT, shape.count, u64::MAX);
         }
-        let levels = levels_of(shape, tables, ranks)?;
         let chunk = match cut {
             _ if shape.count == 0 || shape.ranks == 1 => shape.count,
             Some(cut) => cut.chunk_elements(shape)?,
@@ -241,260 +230,7 @@ impl Plan {
     }
 }
 
-impl Shape {
-    /// Returns the resources that this operation uses when it gets all it can use.
-    #[must_use]
-    pub fn needs(&self, tables: &Tables<'_>) -> Needs {
-        let all = self.all_threads(tables);
-        // Direct work needs no threads of its own: the copies of one rank go to one place, in order. Compositions and
-        // rings have several places.
-        let family = family(self.op, self.algorithm);
-        let own = matches!(family, Some(Family::Composition | Family::Chunk));
-        Needs::with(if self.staging == Staging::Direct && !own { 1 } else { all }, self.ranks)
-    }
-
-    /// Returns the threads that the algorithm can use.
-    fn all_threads(&self, tables: &Tables<'_>) -> u16 {
-        let levels = NonZero::new(self.ranks).and_then(|ranks| levels_of(self, tables, ranks).ok());
-        match levels {
-            Some(levels) if levels::is_composition(self.algorithm) => {
-                u16::try_from(levels.mesh).unwrap_or(u16::MAX)
-            }
-            _ => Needs::of(self.algorithm, self.ranks).threads,
-        }
-    }
-}
-
-impl Needs {
-    /// Returns what `algorithm` uses on `ranks` ranks of one server.
-    #[must_use]
-    pub fn of(algorithm: Algorithm, ranks: u32) -> Self {
-        let subs = match algorithm {
-            _ if ranks <= 1 => 0,
-            // One thread for every ring.
-            Algorithm::MultiRing => {
-                let rings = NonZero::new(ranks).map_or(1, |ranks| levels::strides(ranks).count());
-                u16::try_from(rings).unwrap_or(1) - 1
-            }
-            // NHR shares its copies between two threads.
-            Algorithm::Nhr | Algorithm::Nb => 1,
-            // One sub thread per peer, so that each transfer runs on its own link.
-            Algorithm::MeshOneShot
-            | Algorithm::MeshTwoShot
-            | Algorithm::MeshChunk
-            | Algorithm::TwoLevel
-            | Algorithm::ThreeLevel
-            | Algorithm::Pipeline
-            | Algorithm::Ahc
-            | Algorithm::Strict
-            | Algorithm::Star => u16::try_from(ranks - 1).unwrap_or(u16::MAX - 1),
-            _ => 0,
-        };
-        Self::with(subs.saturating_add(1), ranks)
-    }
-
-    fn with(threads: u16, ranks: u32) -> Self {
-        Self {
-            threads,
-            main_notifies: (threads - 1).saturating_mul(2),
-            sub_notifies: 2,
-            least_scratch: 2 * u64::from(ranks) * u64::from(ranks) * CHUNK_ALIGN,
-        }
-    }
-}
-
-/// How an algorithm carries out an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
-    /// Passes of steps over slices of a work area.
-    Steps,
-    /// Every rank with every other at once, twice at most, reduced in rank order.
-    Mesh,
-    /// Blocks that go from one rank straight to another.
-    Exchange,
-    /// Passes of several groups, level by level or at once.
-    Composition,
-    /// A mesh whose slices come part by part.
-    Chunk,
-}
-
-/// Returns how `algorithm` carries out `op`; `None` where it does not.
-pub(crate) fn family(op: OpKind, algorithm: Algorithm) -> Option<Family> {
-    use Algorithm as A;
-    use Family::{Chunk, Composition, Exchange, Mesh, Steps};
-    use OpKind as O;
-    Some(match (op, algorithm) {
-        (O::AllReduce, A::Ring | A::HalvingDoubling | A::Nhr | A::Nb | A::Tree) => Steps,
-        (O::AllReduce, A::MeshOneShot | A::MeshTwoShot | A::Strict) => Mesh,
-        (O::AllReduce, A::Star) => Exchange,
-        (O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV, A::Ring | A::Nhr | A::Nb) => {
-            Steps
-        }
-        (
-            O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV,
-            A::MeshOneShot | A::Pairwise,
-        ) => Exchange,
-        (O::ReduceScatter | O::ReduceScatterV, A::Strict) => Exchange,
-        (O::Broadcast | O::Reduce, A::Ring | A::Nhr | A::Nb | A::Tree) => Steps,
-        (O::Scatter | O::Gather, A::Nhr | A::Tree) => Steps,
-        (O::Broadcast | O::Reduce | O::Scatter | O::Gather, A::Star) => Exchange,
-        (O::AllToAll | O::AllToAllV | O::SendReceive, A::MeshOneShot | A::Pairwise) => Exchange,
-        (O::Barrier, A::Ring | A::Nhr | A::Nb) => Steps,
-        (
-            O::AllReduce | O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV | O::Broadcast,
-            A::TwoLevel | A::ThreeLevel,
-        ) => Composition,
-        (O::AllReduce | O::AllGather | O::AllGatherV | O::ReduceScatter | O::ReduceScatterV, A::Pipeline) => {
-            Composition
-        }
-        (O::AllReduce | O::AllGather | O::ReduceScatter, A::MultiRing) => Composition,
-        (O::AllReduce, A::Ahc) => Composition,
-        (O::AllReduce | O::ReduceScatter, A::MeshChunk) => Chunk,
-        _ => return None,
-    })
-}
-
-/// Returns whether an operation can be carried out by an algorithm. What a file can do, only the file knows.
-#[must_use]
-pub fn exists(op: OpKind, algorithm: Algorithm) -> bool {
-    family(op, algorithm).is_some()
-}
-
-/// How the scratch buffer of one rank is laid out for a full chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
-    /// Where the algorithm works.
-    pub(crate) work: RegionKind,
-    /// First byte of the landing area in scratch, for links that cannot reduce while moving.
-    pub(crate) landing: u64,
-    /// Bytes between one slot, block or area and the next.
-    pub(crate) area: u64,
-}
-
-/// Returns the scratch with which a shape runs in one chunk, bytes; its own scratch length does not matter. The count
-/// of an operation with a vector is its largest block's.
-#[must_use]
-pub fn scratch_bytes(shape: &Shape, tables: &Tables<'_>) -> u64 {
-    let whole = if shape.chunk == 0 { shape.count } else { shape.chunk.min(shape.count) };
-    let levels = NonZero::new(shape.ranks).and_then(|ranks| levels_of(shape, tables, ranks).ok());
-    let area = if has_slice_slots(shape) {
-        whole / u64::from(shape.ranks) + u64::from(shape.ranks)
-    } else {
-        whole.saturating_add(
-            levels
-                .map_or(0, |levels| slack(shape, &levels).min(whole.saturating_mul(u64::from(levels.mesh)))),
-        )
-    };
-    let bytes = area.saturating_mul(shape.dtype.size_bytes()).max(1).saturating_add(CHUNK_ALIGN - 1);
-    (bytes / CHUNK_ALIGN * CHUNK_ALIGN).saturating_mul(scratch_areas(shape))
-}
-
-/// Returns whether the slots in scratch hold one slice each, instead of a whole chunk.
-fn has_slice_slots(shape: &Shape) -> bool {
-    family(shape.op, shape.algorithm) == Some(Family::Mesh) && shape.algorithm != Algorithm::MeshOneShot
-}
-
-/// Returns the number of scratch areas of one chunk (or one slice) each.
-fn scratch_areas(shape: &Shape) -> u64 {
-    let ranks = u64::from(shape.ranks);
-    let staged = u64::from(shape.staging == Staging::Scratch);
-    let lands = !shape.inline_reduce || levels::has_slots(shape);
-    let landing = u64::from(shape.op.reduces() && lands);
-    match (family(shape.op, shape.algorithm), shape.op) {
-        // What is received comes from the root alone.
-        (Some(Family::Exchange), OpKind::Broadcast | OpKind::Scatter) => staged,
-        (Some(Family::Exchange | Family::Mesh), _) => staged * ranks,
-        (_, OpKind::Barrier) => 0,
-        _ => (staged + landing) * areas_of_work(shape),
-    }
-}
-
-/// Areas that the work of a step algorithm takes: one, or one per block.
-fn areas_of_work(shape: &Shape) -> u64 {
-    match shape.op {
-        OpKind::AllReduce | OpKind::Broadcast | OpKind::Reduce | OpKind::Barrier => 1,
-        // The other ranks' blocks go from the input.
-        _ if shape.algorithm == Algorithm::MeshChunk => 1,
-        _ => u64::from(shape.ranks),
-    }
-}
-
-/// Returns the levels of a composition, and the parts that any algorithm cuts the count into.
-fn levels_of(shape: &Shape, tables: &Tables<'_>, ranks: NonZero<u32>) -> Result<Levels, PlanError> {
-    const ONE: NonZero<u32> = NonZero::<u32>::MIN;
-    if levels::is_composition(shape.algorithm) {
-        return Levels::new(shape, tables, ranks);
-    }
-    if shape.levels.iter().any(Option::is_some) {
-        return Err(PlanError { code: ErrorCode::PLAN_OP, need: 0, limit: 0 });
-    }
-    let whole = matches!(shape.op, OpKind::AllReduce | OpKind::Broadcast | OpKind::Reduce);
-    let of_share = match shape.algorithm {
-        Algorithm::MultiRing => {
-            NonZero::new(u32::try_from(levels::strides(ranks).count()).unwrap_or(1)).unwrap_or(ONE)
-        }
-        Algorithm::MeshChunk => NonZero::new(ranks.get() - 1).unwrap_or(ONE),
-        _ => ONE,
-    };
-    let shares = if whole { schedule::core(shape.algorithm, ranks) } else { ONE };
-    Ok(Levels::none(shares.saturating_mul(of_share)))
-}
-
-/// Returns the elements by which the slots of a mesh may be longer than what they hold the slices of: all of the tail
-/// may be one slice's.
-fn slack(shape: &Shape, levels: &Levels) -> u64 {
-    let tail = if shape.op == OpKind::AllReduce { u64::from(levels.cuts.get() - 1) } else { 0 };
-    if levels.mesh > 1 { u64::from(levels.mesh) * tail } else { 0 }
-}
-
-/// Returns the elements per full chunk and rank: at least 1.
-fn chunk_elements(shape: &Shape, levels: &Levels) -> Result<u64, PlanError> {
-    let element = shape.dtype.size_bytes();
-    let ranks = u64::from(shape.ranks);
-    if shape.staging == Staging::Direct && !shape.works_directly() {
-        return Err(PlanError { code: ErrorCode::PLAN_STAGING, need: 0, limit: 0 });
-    }
-    let areas = scratch_areas(shape);
-    let area = shape.scratch_len.checked_div(areas).map(|bytes| bytes / CHUNK_ALIGN * CHUNK_ALIGN / element);
-    let fits = match area {
-        None => shape.count,
-        // Slots hold one slice each; the last chunk's tail may make its last slice longer by ranks − 1.
-        Some(area) if has_slice_slots(shape) => area.saturating_sub(ranks - 1).saturating_mul(ranks),
-        // A slot is at most a chunk long.
-        Some(area) if slack(shape, levels) > 0 => {
-            let slots = NonZero::new(u64::from(levels.mesh)).unwrap_or(NonZero::<u64>::MIN);
-            area.saturating_sub(slack(shape, levels)).max(area / slots)
-        }
-        Some(area) => area,
-    };
-    if fits == 0 {
-        // One element of each slice; where slots hold slices, the last may be the longest.
-        let slots = if slack(shape, levels) > 0 { u64::from(levels.mesh) } else { 1 };
-        let elements = if has_slice_slots(shape) { ranks } else { slots };
-        let need = areas * (elements * element).next_multiple_of(CHUNK_ALIGN);
-        return Err(PlanError { code: ErrorCode::PLAN_SCRATCH, need, limit: shape.scratch_len });
-    }
-    let wanted = if shape.chunk == 0 { shape.count } else { shape.chunk };
-    Ok(fits.min(wanted).min(shape.count))
-}
-
 impl Plan {
-    /// Returns where things lie in scratch.
-    pub(crate) fn layout(&self) -> Layout {
-        let shape = &self.shape;
-        let direct = shape.staging == Staging::Direct;
-        // The whole scratch buffer is shared out, whatever the chunk: a place does not depend on the count.
-        let areas = self.cut.map_or_else(|| scratch_areas(shape), |cut| u64::from(cut.slots));
-        let areas = NonZero::new(areas);
-        let area = areas.map_or(0, |areas| shape.scratch_len / areas / CHUNK_ALIGN * CHUNK_ALIGN);
-        let work_areas = if direct { 0 } else { areas_of_work(shape) };
-        Layout {
-            work: if direct { RegionKind::Output } else { RegionKind::Scratch },
-            landing: work_areas * area,
-            area,
-        }
-    }
-
     /// Returns the default piece of the direct mesh templates, bytes, a multiple of every element size.
     pub(crate) fn piece(&self) -> NonZero<u64> {
         const DEFAULT: NonZero<u64> = NonZero::new(64 << 10).unwrap();

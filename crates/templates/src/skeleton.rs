@@ -12,9 +12,11 @@ use wire::launch::{ElementRange, OpKind, Staging};
 use wire::{ErrorCode, Phase, Reduction};
 
 use crate::areas::Area;
+use crate::family::{Family, family};
 use crate::group::{Group, first_part};
-use crate::plan::{Family, Layout, Plan, family};
+use crate::plan::Plan;
 use crate::slices::{Lengths, Slices};
+use crate::space::Layout;
 use crate::tables::{Half, Tables, Vector};
 
 /// Which of the two notifies of a main-sub pair.

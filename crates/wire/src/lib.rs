@@ -22,6 +22,7 @@ mod dtype;
 pub mod image_note;
 pub mod launch;
 pub mod npu;
+pub mod param;
 pub mod program;
 pub mod script;
 mod sqe;

@@ -39,6 +39,11 @@ pub const DEFAULT_DEPTH: u32 = 2048;
 
 /// Launches posted by the host so far (host writes).
 pub const LAUNCH_TAIL: u64 = 0x000;
+/// First word of the instance of the communicator whose launches the kernel drops, 0 for none (host writes).
+pub const ABORTED: u64 = 0x008;
+/// The process that has the window, 0 for none, and behind it when that process started, in its system's count (host
+/// writes).
+pub const OWNER: u64 = 0x010;
 /// Launches answered by the kernel so far (kernel writes, after the status slot).
 pub const LAUNCH_HEAD: u64 = 0x040;
 /// Incremented by the kernel in each turn of its loop.

@@ -18,7 +18,7 @@ impl Operation {
     }
 
     /// Checks that a file is for this operation on `ranks` ranks, and that there is one where the algorithm is one.
-    pub(super) fn check_file(&self, ranks: u32) -> Result<()> {
+    pub(crate) fn check_file(&self, ranks: u32) -> Result<()> {
         let Some(file) = &self.file else {
             return match self.algorithm {
                 Algorithm::File => Err(mismatch("algorithm file without a file".to_owned())),
@@ -59,7 +59,7 @@ impl Operation {
     }
 
     /// Returns the script of a rank; `None` for an operation without a file.
-    pub(super) fn script(&self, rank: u32, in_place: bool) -> Result<Option<Script<'_>>> {
+    pub(crate) fn script(&self, rank: u32, in_place: bool) -> Result<Option<Script<'_>>> {
         let Some(file) = &self.file else { return Ok(None) };
         let script = self.scripts(in_place)?.get(rank as usize);
         let script = script.ok_or_else(|| {

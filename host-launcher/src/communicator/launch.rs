@@ -51,6 +51,12 @@ impl Communicator<'_> {
 
     /// Refuses to go on after an error.
     pub(super) fn check_alive(&self) -> Result<()> {
+        if self.suspended {
+            return Err(Error::new(ErrorCode::COMM_SUSPENDED, "nothing can be launched on it"));
+        }
+        if self.aborter.is_aborted() {
+            return Err(Error::new(ErrorCode::COMM_ABORTED, "nothing can be launched on it any more"));
+        }
         if self.poisoned {
             let message = "an earlier operation of this communicator failed";
             return Err(Error::new(ErrorCode::COMM_POISONED, message));
@@ -71,21 +77,33 @@ impl Communicator<'_> {
     /// Returns the elements per chunk and rank that the kernels will work with.
     ///
     /// # Errors
-    /// `PLAN_*` and `LAUNCH_COUNT` for an operation that cannot be carried out.
+    /// `PLAN_*` and `LAUNCH_COUNT` for an operation that cannot be carried out, `ALGORITHM_MISMATCH` for a file that is
+    /// for another one.
     pub fn chunk_elements(&self, operation: &Operation, in_place: bool) -> Result<u64> {
-        let rows = operation.rows(0);
-        let script = operation.script(0, in_place)?;
-        let tables = templates::Tables { vector: rows, script, ..self.cluster.topology().groups() };
-        let threads = script.map_or(1, |script| script.header().threads);
-        let shape = Shape {
-            scratch_len: self.scratch_for(operation),
-            threads,
-            inline_reduce: self.reduces_inline(operation),
-            in_place,
-            ..operation.shape(0, self.size())
-        };
+        operation.check_file(self.size())?;
+        let (shape, tables) = self.planned(operation, 0, in_place)?;
         let plan = templates::Plan::new(&shape, &tables).map_err(|error| refused(operation, error))?;
         Ok(plan.chunk_elements())
+    }
+
+    /// Returns the shape of an operation as a rank plans it, and what it refers to.
+    pub(super) fn planned<'a>(
+        &'a self,
+        operation: &'a Operation,
+        rank: u32,
+        in_place: bool,
+    ) -> Result<(Shape, templates::Tables<'a>)> {
+        let script = operation.script(rank, in_place)?;
+        let tables =
+            templates::Tables { vector: operation.rows(rank), script, ..self.cluster.topology().groups() };
+        let shape = Shape {
+            scratch_len: self.scratch_for(operation),
+            threads: script.map_or(1, |script| script.header().threads),
+            inline_reduce: self.reduces_inline(operation),
+            in_place,
+            ..operation.shape(rank, self.size())
+        };
+        Ok((shape, tables))
     }
 
     /// Returns whether every link reduces the operation's elements while moving.
@@ -136,7 +154,8 @@ impl Communicator<'_> {
             self.retired.push(old);
         }
         let needs = operation.needs(self.size(), &self.cluster.topology().groups());
-        let resources = Resources::create(self.cluster, &self.identity, &needs, wanted)?;
+        let resources =
+            Resources::create(self.cluster, &self.identity, &needs, wanted, self.config.queue_depth)?;
         self.set_up.channels += resources.channels() as u64;
         self.set_up.contexts += u64::from(self.size());
         self.set_up.scratch_bytes += wanted;

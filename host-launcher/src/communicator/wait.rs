@@ -5,32 +5,47 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use device_model::machine::Outcome;
+use wire::ErrorCode;
 
 use super::{Communicator, Completed, RankState, Work};
 use crate::cluster::Cluster;
 use crate::diagnosis::{self, Warning};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 impl Communicator<'_> {
     /// Waits until everything in flight is done, on all ranks.
     ///
     /// # Errors
     /// The first cause, with rank, step, task and peer: a launch that was refused, a device that stopped at an
-    /// error, also at one of another communicator's, a deadline that passed. The communicator is poisoned then.
+    /// error, also at one of another communicator's, a deadline that passed; ranks that were not all asked for the same,
+    /// or a signal that nobody waited for, although all is done. `COMM_ABORTED` when an [`Aborter`](super::Aborter) was
+    /// used. The communicator is poisoned then.
     ///
     /// What is done after the deadline, but before it was noticed, is no error.
     pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
-        let started = Instant::now();
+        let started = self.cluster.clock().now();
         let deadline = started.checked_add(self.config.timeout);
         let (outcome, is_agreed) = self.wait(started, deadline);
-        // A helper may have carried out the last task after this thread looked at the clock.
-        let settled = || (0..self.ranks.len()).all(|rank| self.is_done(rank));
-        let done = outcome == Outcome::Done || (outcome == Outcome::Deadline && settled());
-        if done && is_agreed && !self.is_refused() {
-            return Ok(self.collect());
+        if self.aborter.is_aborted() {
+            self.abort()?;
+            return Err(Error::new(ErrorCode::COMM_ABORTED, "its host aborted it while it was waited for"));
         }
-        self.poisoned = true;
-        Err(diagnosis::explain(self, started))
+        // A helper may have carried out the last task after this thread looked at the clock.
+        let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
+        let done = settled && matches!(outcome, Outcome::Done | Outcome::Deadline);
+        let failure = if done && is_agreed && !self.is_refused() {
+            // All ranks are done with the same, and may still have done it too early.
+            diagnosis::left_over(self, self.cluster.clock().since(started))
+        } else {
+            Some(diagnosis::explain(self, started))
+        };
+        match failure {
+            None => Ok(self.collect()),
+            Some(error) => {
+                self.poisoned = true;
+                Err(error)
+            }
+        }
     }
 
     /// Runs the machine until everything is done, or it is known that it will not be: at the deadline, at an error,
@@ -38,7 +53,7 @@ impl Communicator<'_> {
     fn wait(&mut self, started: Instant, deadline: Option<Instant>) -> (Outcome, bool) {
         let (mut news, mut stage, mut executed) = (self.news(), 0, None);
         let is_new = !news.is_empty();
-        let mut turns = 0_u32;
+        let (mut turns, mut past_errors) = (0_u32, false);
         // Ranks below are done, and stay so: nothing is launched meanwhile.
         let mut done = 0;
         let (outcome, is_agreed) = loop {
@@ -46,28 +61,41 @@ impl Communicator<'_> {
             let until = [next, deadline].into_iter().flatten().min();
             let mut is_agreed = true;
             // A rank that was refused never signals its peers: waiting for those would only delay the message.
-            let outcome = self.cluster.machine().run_until(
-                || {
-                    turns = turns.wrapping_add(1);
-                    while done < self.ranks.len() && self.is_done(done) {
-                        done += 1;
-                    }
-                    let settled = done == self.ranks.len();
-                    if settled || turns.is_multiple_of(64) {
-                        is_agreed = self.agree(&mut news);
-                        return settled || !is_agreed || self.is_refused();
-                    }
-                    false
-                },
-                until,
-            );
+            let over = || {
+                turns = turns.wrapping_add(1);
+                if self.aborter.is_aborted() {
+                    return true;
+                }
+                while done < self.ranks.len() && self.is_done(done) {
+                    done += 1;
+                }
+                let settled = done == self.ranks.len();
+                if settled || turns.is_multiple_of(64) {
+                    is_agreed = self.agree(&mut news);
+                    return settled || !is_agreed || self.is_refused() || (past_errors && self.has_stopped());
+                }
+                false
+            };
+            let machine = self.cluster.machine();
+            let outcome = match past_errors {
+                false => machine.run_until(over, until),
+                true if machine.run_past_errors(over, until) => Outcome::Done,
+                true => Outcome::Deadline,
+            };
+            if let Outcome::DeviceError(npu) = outcome
+                && self.cluster.rank_on(npu).is_none()
+            {
+                // An NPU of the machine that is none of this communicator's.
+                past_errors = true;
+                continue;
+            }
             let early = next.filter(|next| deadline.is_none_or(|deadline| *next < deadline));
             if outcome != Outcome::Deadline || early.is_none() {
                 break (outcome, is_agreed);
             }
             let total = (0..self.size()).map(|rank| self.executed(rank)).sum();
             let since = total - executed.replace(total).unwrap_or(0_u64);
-            self.config.on_warning.warn(&Warning::of(self, started.elapsed(), since));
+            self.config.on_warning.warn(&Warning::of(self, self.cluster.clock().since(started), since));
             stage += 1;
         };
         if outcome == Outcome::Done && is_agreed && is_new {
@@ -108,7 +136,7 @@ impl Communicator<'_> {
             let mut is_known = true;
             for (rank, state) in (0..).zip(&self.ranks) {
                 let own = works(state).find(|(own, _)| own == sequence);
-                if let Some(own) = own.map(|(_, work)| work.vector_digest()) {
+                if let Some(own) = own.map(|(_, work)| work.tables_digest()) {
                     is_agreed &= *vector.get_or_insert(own) == own;
                 }
                 let events = self.cluster.npu(rank).trace();
@@ -129,6 +157,11 @@ impl Communicator<'_> {
     /// Returns whether everything a rank has in flight is done.
     pub(crate) fn is_done(&self, rank: usize) -> bool {
         is_settled(self.cluster, rank, &self.ranks[rank])
+    }
+
+    /// Returns whether one of its devices has stopped at an error.
+    fn has_stopped(&self) -> bool {
+        (0..self.size()).any(|rank| self.cluster.npu(rank).device_error().is_some())
     }
 
     /// Returns whether a kernel has refused something in flight.

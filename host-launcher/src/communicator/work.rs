@@ -23,18 +23,16 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Returns a digest of the counts and places that all ranks exchange, 0 where there are none: kernels see only their
-    /// own, so that their signatures leave them out.
-    pub(crate) fn vector_digest(&self) -> u64 {
-        let vector = match self {
-            Self::Operation(operation) => operation.vector.as_ref(),
-            Self::Replay { .. } => None,
-        };
-        vector.map_or(0, |vector| {
-            let mut hasher = DefaultHasher::new();
-            vector.hash(&mut hasher);
-            hasher.finish()
-        })
+    /// Returns a digest of the counts and places that all ranks exchange and of the algorithm's file, 0 where there is
+    /// neither: kernels see only their own part, so that their signatures leave them out.
+    pub(crate) fn tables_digest(&self) -> u64 {
+        let Self::Operation(Operation { vector, file, .. }) = self else { return 0 };
+        if vector.is_none() && file.is_none() {
+            return 0;
+        }
+        let mut hasher = DefaultHasher::new();
+        (vector, file).hash(&mut hasher);
+        hasher.finish()
     }
 }
 

@@ -106,8 +106,11 @@ fn terms(rank: &Snapshot, sequence: u32) -> Option<Terms> {
     if args.kind != LaunchArgs::REPLAY {
         let mut terms = Numbers::from(&args).terms("");
         let own = rank.host.in_flight.iter().find(|own| own.sequence == sequence);
-        let vector = own.map_or(0, |own| own.vector);
-        terms.push(("vector of counts".to_owned(), format!("…{:08x}", vector & u64::from(u32::MAX))));
+        let tables = own.map_or(0, |own| own.tables);
+        terms.push((
+            "vector of counts, or algorithm file,".to_owned(),
+            format!("…{:08x}", tables & u64::from(u32::MAX)),
+        ));
         return Some(terms);
     }
     let program = rank.programs.iter().find(|program| program.sequence == sequence)?;
@@ -115,7 +118,7 @@ fn terms(rank: &Snapshot, sequence: u32) -> Option<Terms> {
     if let [only] = &*program.entries {
         // One operation is the same whether it was captured or not.
         let mut terms = Numbers::from(only).terms("");
-        terms.push(("vector of counts".to_owned(), "…00000000".to_owned()));
+        terms.push(("vector of counts, or algorithm file,".to_owned(), "…00000000".to_owned()));
         return Some(terms);
     }
     let mut terms = vec![(OPERATIONS.to_owned(), format!("{count} (a captured program)"))];

@@ -58,8 +58,8 @@ pub struct Launched {
     pub ticket: u64,
     /// What it is, in words.
     pub what: String,
-    /// Digest of the counts and places that all ranks exchange, 0 where the operation has none.
-    pub vector: u64,
+    /// Digest of the counts and places that all ranks exchange and of the algorithm's file, 0 where there is neither.
+    pub tables: u64,
     /// Host notify that tells that it is done, and its count then.
     pub done: (u32, u64),
 }

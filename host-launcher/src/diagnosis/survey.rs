@@ -2,7 +2,6 @@
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
-use std::time::Instant;
 
 use device_model::driver::Npu;
 use device_model::machine::Outcome;
@@ -64,7 +63,7 @@ fn host_view(comm: &Communicator<'_>, rank: u32, waited: Duration) -> HostView {
         sequence: launched.sequence,
         ticket: launched.ticket.number(),
         what: launched.work.to_string(),
-        vector: launched.work.vector_digest(),
+        tables: launched.work.tables_digest(),
         done: (state.done_notify, launched.done_at),
     };
     HostView {
@@ -138,6 +137,6 @@ pub(crate) fn moves(cluster: &Cluster, rank: u32, part: Part) -> bool {
         Part::Device => (0..MAX_QUEUES).map(|queue| word(HEADS + 8 * queue)).fold(0, u64::wrapping_add),
     };
     let before = value();
-    let deadline = Instant::now().checked_add(PROBE);
+    let deadline = cluster.clock().now().checked_add(PROBE);
     cluster.machine().run_until(|| value() != before, deadline) == Outcome::Done
 }

@@ -13,8 +13,19 @@ const MAX_SEGMENTS: u16 = 64;
 /// `e_type` of a statically linked executable, with what the others are called.
 const TYPES: [&str; 5] = ["none", "relocatable", "executable", "shared object or PIE", "core dump"];
 
+/// Which files are let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Executables for AArch64.
+    Image,
+    /// Those, and shared objects for AArch64 or x86-64.
+    Any,
+}
+
 /// The parts of a file that its header names, all of them inside the file.
 pub(super) struct Tables<'a> {
+    pub(super) is_shared: bool,
+    pub(super) is_aarch64: bool,
     pub(super) entry: u64,
     pub(super) segments: &'a [ProgramHeader64<LE>],
     pub(super) sections: &'a [SectionHeader64<LE>],
@@ -24,6 +35,10 @@ pub(super) struct Tables<'a> {
 
 impl<'a> Tables<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self> {
+        Self::parse_kind(bytes, Kind::Image)
+    }
+
+    pub(super) fn parse_kind(bytes: &'a [u8], allowed: Kind) -> Result<Self> {
         check_size(bytes)?;
         check_magic(bytes)?;
         let Ok((header, _)) = pod::from_bytes::<FileHeader64<LE>>(bytes) else {
@@ -32,10 +47,12 @@ impl<'a> Tables<'a> {
                 format!("{} bytes, an ELF header has 64", bytes.len()),
             ));
         };
-        check_kind(header)?;
+        check_kind(header, allowed)?;
         let (segments, segments_end) = program_headers(bytes, header)?;
         let (sections, sections_end) = section_headers(bytes, header)?;
         Ok(Self {
+            is_shared: header.e_type.get(LE) == elf::ET_DYN,
+            is_aarch64: header.e_machine.get(LE) == elf::EM_AARCH64,
             entry: header.e_entry.get(LE),
             segments,
             sections,
@@ -72,7 +89,7 @@ fn check_magic(bytes: &[u8]) -> Result<()> {
 }
 
 /// Checks what kind of ELF file this is, the most telling difference first.
-fn check_kind(header: &FileHeader64<LE>) -> Result<()> {
+fn check_kind(header: &FileHeader64<LE>, allowed: Kind) -> Result<()> {
     let refuse = |code, message| Err(Error::new(code, message));
     let ident = &header.e_ident;
     if ident.class != elf::ELFCLASS64 {
@@ -88,7 +105,9 @@ fn check_kind(header: &FileHeader64<LE>) -> Result<()> {
         return refuse(ErrorCode::IMAGE_VERSION, message);
     }
     let machine = header.e_machine.get(LE);
-    if machine != elf::EM_AARCH64 {
+    let kind = header.e_type.get(LE);
+    let is_object = allowed == Kind::Any && kind == elf::ET_DYN;
+    if machine != elf::EM_AARCH64 && !(is_object && machine == elf::EM_X86_64) {
         let name = match machine {
             elf::EM_X86_64 => " (x86-64)",
             elf::EM_ARM => " (32-bit Arm)",
@@ -98,8 +117,7 @@ fn check_kind(header: &FileHeader64<LE>) -> Result<()> {
         let message = format!("machine is {}{name}, 183 (AArch64) is allowed", machine.0);
         return refuse(ErrorCode::IMAGE_MACHINE, message);
     }
-    let kind = header.e_type.get(LE);
-    if kind != elf::ET_EXEC {
+    if kind != elf::ET_EXEC && !is_object {
         let name = TYPES.get(usize::from(kind.0)).unwrap_or(&"unknown");
         return refuse(
             ErrorCode::IMAGE_TYPE,

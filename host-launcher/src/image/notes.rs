@@ -14,15 +14,21 @@ use crate::error::{Error, Result};
 /// Longest build id, in bytes; linkers write 8, 16, 20 or 32.
 const MAX_BUILD_ID: usize = 64;
 
-/// What the notes of an image say.
+/// What the notes of a file say.
+#[derive(Default)]
 pub(super) struct Notes {
-    pub(super) image: ImageNote,
+    pub(super) image: Option<ImageNote>,
     pub(super) build_id: Option<Vec<u8>>,
 }
 
-/// Reads the notes of all segments.
-pub(super) fn find(tables: &Tables<'_>, bytes: &[u8]) -> Result<Notes> {
-    let (mut image, mut build_id) = (None, None);
+/// Reads the notes of all segments, up to the first fault; ours is there when there is none.
+pub(super) fn read(tables: &Tables<'_>, bytes: &[u8]) -> (Notes, Option<Error>) {
+    let mut notes = Notes::default();
+    let fault = fill(&mut notes, tables, bytes).err();
+    (notes, fault)
+}
+
+fn fill(found: &mut Notes, tables: &Tables<'_>, bytes: &[u8]) -> Result<()> {
     for (number, header) in tables.segments.iter().enumerate() {
         if header.p_type.get(LE) != elf::PT_NOTE {
             continue;
@@ -40,22 +46,24 @@ pub(super) fn find(tables: &Tables<'_>, bytes: &[u8]) -> Result<Notes> {
                         let len = note.desc().len();
                         return Err(syntax(format!("a build id of {len} bytes, {MAX_BUILD_ID} are allowed")));
                     }
-                    build_id = Some(note.desc().to_vec());
+                    found.build_id = Some(note.desc().to_vec());
                 }
                 (name, kind) if name == NOTE_NAME && kind.0 == NOTE_TYPE => {
-                    if image.is_some() {
+                    if found.image.is_some() {
                         return Err(syntax("a second aicpu-ts note".to_owned()));
                     }
-                    image = Some(check(number, note.desc())?);
+                    found.image = ImageNote::read_from_bytes(note.desc()).ok();
+                    check(number, note.desc())?;
                 }
                 _ => {}
             }
         }
     }
-    let image = image.ok_or_else(|| {
-        Error::new(ErrorCode::NOTE_MISSING, "no PT_NOTE segment has a note \"aicpu-ts\" of type 1")
-    })?;
-    Ok(Notes { image, build_id })
+    if found.image.is_none() {
+        let message = "no PT_NOTE segment has a note \"aicpu-ts\" of type 1";
+        return Err(Error::new(ErrorCode::NOTE_MISSING, message));
+    }
+    Ok(())
 }
 
 /// Returns where a segment of notes begins in the file, and its bytes.
@@ -68,7 +76,7 @@ fn contents<'a>(header: &ProgramHeader64<LE>, bytes: &'a [u8]) -> Result<(u64, &
 }
 
 /// Checks the descriptor of our note.
-fn check(number: usize, descriptor: &[u8]) -> Result<ImageNote> {
+fn check(number: usize, descriptor: &[u8]) -> Result<()> {
     let refuse = |code, message| Err(error(code, number, message));
     let Ok(note) = ImageNote::read_from_bytes(descriptor) else {
         let message = format!("the aicpu-ts note has {} bytes, 12 are allowed", descriptor.len());
@@ -87,7 +95,7 @@ fn check(number: usize, descriptor: &[u8]) -> Result<ImageNote> {
         let message = format!("flags {:#x}, {:#x} are known", note.flags, ImageFlags::all().bits());
         return refuse(ErrorCode::NOTE_SYNTAX, message);
     }
-    Ok(note)
+    Ok(())
 }
 
 fn error(code: ErrorCode, number: usize, message: String) -> Error {

@@ -60,7 +60,7 @@ struct Shared {
 
 /// A running emulator.
 #[derive(Debug)]
-pub(super) struct Emulator {
+pub(crate) struct Emulator {
     child: Arc<Mutex<Child>>,
     shared: Arc<Shared>,
     input: PipeWriter,
@@ -69,7 +69,7 @@ pub(super) struct Emulator {
 
 impl Emulator {
     /// Starts `program` with these arguments.
-    pub(super) fn start(program: &OsStr, arguments: Vec<OsString>) -> Result<Self> {
+    pub(crate) fn start(program: &OsStr, arguments: Vec<OsString>) -> Result<Self> {
         let failed = |error: io::Error| {
             let message = format!("{program:?}: {error}");
             Error::new(ErrorCode::EMULATOR_START, message)
@@ -86,22 +86,22 @@ impl Emulator {
     }
 
     /// Sends a byte to its input. Never waits: an input that is full of bytes, or closed, needs no other one.
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         let _ = (&self.input).write(&[0]);
     }
 
     /// Returns the number of its process.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         lock(&self.child).id()
     }
 
     /// Returns how it ended, if it has.
-    pub(super) fn ended(&self) -> Option<Ended> {
+    pub(crate) fn ended(&self) -> Option<Ended> {
         *lock(&self.shared.ended)
     }
 
     /// Returns what it printed so far.
-    pub(super) fn console(&self) -> String {
+    pub(crate) fn console(&self) -> String {
         String::from_utf8_lossy(&lock(&self.shared.console)).into_owned()
     }
 }
@@ -117,7 +117,7 @@ impl Drop for Emulator {
 }
 
 /// Returns a path under which the child can open a file of this process, also one without a name.
-pub(super) fn path(file: &File) -> String {
+pub(crate) fn path(file: &File) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 

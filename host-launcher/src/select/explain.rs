@@ -43,7 +43,7 @@ pub struct Explanation {
 impl Explanation {
     pub(super) fn new(selector: &Selector<'_>, question: &Question, demand: Option<Demand>) -> Self {
         let (exist, missing): (Vec<_>, Vec<_>) =
-            Algorithm::ALL.iter().copied().partition(|algorithm| templates::exists(question.op, *algorithm));
+            built_in().partition(|algorithm| templates::exists(question.op, *algorithm));
         let mut failure = None;
         let leveled = existing_levels(selector.machine.topology()).len() > 1;
         let mut rows: Vec<Row> = candidates(&exist, leveled, demand.as_ref())
@@ -66,6 +66,10 @@ impl Explanation {
         rows.sort_by_key(|row| {
             (row.rejected.is_some(), row.time.is_none(), row.time.as_ref().map_or(0, Parts::total))
         });
+        if let Some(chosen) = preferred(&rows) {
+            let chosen = rows.remove(chosen);
+            rows.insert(0, chosen);
+        }
         let mut possible = rows
             .iter()
             .filter(|row| row.rejected.is_none())
@@ -94,6 +98,41 @@ impl Explanation {
     pub fn choice(&self) -> Result<Choice> {
         self.outcome.clone()
     }
+}
+
+/// Who is preferred among equals: the fewer steps wait for each other, the better links and helpers share the work.
+const PREFERENCE: [Algorithm; 8] = [
+    Algorithm::MeshOneShot,
+    Algorithm::MeshTwoShot,
+    Algorithm::Star,
+    Algorithm::Tree,
+    Algorithm::HalvingDoubling,
+    Algorithm::Nhr,
+    Algorithm::Nb,
+    Algorithm::MeshChunk,
+];
+
+/// Times that differ by less than this part are equal: no profile is more exact.
+const EQUAL: u64 = 32;
+
+/// Returns the place of the row that is chosen, of rows by time: the fastest, or one that is as fast and preferred.
+fn preferred(rows: &[Row]) -> Option<usize> {
+    let possible = || {
+        let rows = rows.iter().enumerate().filter(|(_, row)| row.rejected.is_none());
+        rows.filter_map(|(index, row)| Some((index, row.candidate, row.time?.total())))
+    };
+    let (_, _, best) = possible().next()?;
+    let rank = |candidate: Candidate| {
+        let place = PREFERENCE.iter().position(|algorithm| *algorithm == candidate.algorithm);
+        place.unwrap_or(PREFERENCE.len())
+    };
+    let equal = possible().filter(|(_, _, time)| *time <= best.saturating_add(best / EQUAL));
+    equal.min_by_key(|(_, candidate, _)| rank(*candidate)).map(|(index, ..)| index)
+}
+
+/// The algorithms that need no file.
+fn built_in() -> impl Iterator<Item = Algorithm> {
+    Algorithm::ALL.iter().copied().filter(|algorithm| *algorithm != Algorithm::File)
 }
 
 /// What is tried at the levels of a composition besides its own choice.

@@ -83,7 +83,9 @@ impl<'t> Machine<'t> {
         Plan::new(&shape, &self.tables(operation, rank))
     }
 
-    fn tables<'o>(&'o self, operation: &'o Operation, rank: u32) -> Tables<'o> {
+    /// Returns what plans of one rank refer to.
+    #[must_use]
+    pub fn tables<'o>(&'o self, operation: &'o Operation, rank: u32) -> Tables<'o> {
         Tables { vector: operation.rows(rank), ..self.topology.groups() }
     }
 

@@ -75,18 +75,22 @@ pub enum How {
     WriteAndTell(u8),
 }
 
+/// Tasks that a kernel records of one chunk at most; what takes more cannot be carried out, and is not modelled.
+const MOST_TASKS: usize = aicpu_kernel::DEFAULT_BLOCKS * task_graph::BLOCK_ENTRIES;
+
 /// The tasks of one rank, thread by thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tasks<'a> {
     links: &'a [Protocol],
     threads: Vec<Vec<Step>>,
+    count: usize,
 }
 
 impl<'a> Tasks<'a> {
     /// Makes a sink for a rank that has these links to all ranks in rank order; its own entry does not matter.
     #[must_use]
     pub fn new(links: &'a [Protocol]) -> Self {
-        Self { links, threads: Vec::new() }
+        Self { links, threads: Vec::new(), count: 0 }
     }
 
     /// Returns the tasks of each thread, in order.
@@ -162,6 +166,10 @@ impl TaskSink for Tasks<'_> {
             // The host's part is the same whatever the algorithm.
             Task::WaitStart | Task::RecordDone | Task::RecordNext => return Ok(()),
         };
+        self.count += 1;
+        if self.count > MOST_TASKS {
+            return Err(ErrorCode::GRAPH_FULL);
+        }
         let index = usize::from(thread.0);
         let named = if let Step::Set { thread, .. } = step { usize::from(thread) } else { 0 };
         let least = 1 + index.max(named);

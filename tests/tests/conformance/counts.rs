@@ -53,7 +53,7 @@ fn seen(cluster: &Cluster, rank: u32) -> Seen {
 
 fn builds(ranks: u32) -> Vec<Cluster> {
     let start =
-        |aicpu: &Aicpu| Cluster::start(world::topology(ranks, Place::OneServer), 48 << 20, aicpu).unwrap();
+        |aicpu: &Aicpu| Cluster::start(world::topology(ranks, Place::OneServer), 96 << 20, aicpu).unwrap();
     [Some(Aicpu::Thread), world::image()].iter().flatten().map(start).collect()
 }
 

@@ -33,14 +33,15 @@ fn signals(cluster: &Cluster, algorithm: Algorithm) -> Vec<(u32, u32, Option<u32
     signals
 }
 
-/// Every fifth signal of every algorithm in turn is lost, between ranks and between the threads of one.
+/// Five signals of every algorithm, from its first to its last, are lost in turn, between ranks and between the threads of one.
 #[test]
 fn a_notify_that_never_comes() {
     for algorithm in algorithms(OpKind::AllReduce) {
         let cluster = cluster(5);
         let signals = signals(&cluster, algorithm);
         // A communicator gets the notifies that the one before has given back.
-        for (rank, notify, peer) in signals.into_iter().step_by(5) {
+        let step = signals.len().div_ceil(5).max(1);
+        for (rank, notify, peer) in signals.into_iter().step_by(step) {
             let mut scene = Scene::new(&cluster);
             warm(scene.bench(), algorithm);
             cluster.machine().inject(rank, Fault::DropNotify { notify });

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use graph_verifier::Obligation;
 use wire::ErrorCode;
 
 /// Every Rust file of the repository that has tests, and of other files only their tests.
@@ -34,12 +35,14 @@ fn tests() -> String {
     text
 }
 
-/// The name after two colons and before anything that could go on with it, or the number after an E.
+/// The name after two colons and before anything that could go on with it, or the number after an E. What the verifier
+/// refuses is named by its obligation.
 fn names(text: &str, code: ErrorCode) -> bool {
-    let name = format!("::{}", code.name());
     let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_');
-    let named = text.match_indices(&name).any(|(at, _)| !goes_on(&text[at + name.len()..]));
-    named || text.contains(&format!("E{:04}", code.0))
+    let named = |name: String| text.match_indices(&name).any(|(at, _)| !goes_on(&text[at + name.len()..]));
+    named(format!("::{}", code.name()))
+        || Obligation::of(code).is_some_and(|obligation| named(format!("Obligation::{obligation:?}")))
+        || text.contains(&format!("E{:04}", code.0))
 }
 
 #[test]

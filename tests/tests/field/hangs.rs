@@ -8,9 +8,9 @@ use std::time::Instant;
 use aicpu_tests::rings::waited;
 use aicpu_tests::scene::{FAR, Scene, TIMEOUT, case, warm};
 use aicpu_tests::world::{self, Place};
-use device_model::fault::Fault;
+use device_model::fault::{Fault, Mishap, When};
 use host_launcher::cluster::Cluster;
-use host_launcher::communicator::{Config, Progress};
+use host_launcher::communicator::{Communicator, Config, Progress};
 use host_launcher::diagnosis::{OnWarning, Warning};
 use host_launcher::settings::Settings;
 use wire::launch::Algorithm;
@@ -358,4 +358,53 @@ fn first_wait_and_record_swapped(cluster: &Cluster, rank: u32) {
     for (position, entry) in (record..).zip(core::iter::once(last).chain(others)) {
         npu.write(at(position), entry.as_bytes()).unwrap();
     }
+}
+
+/// hiascend N-second recovery: a communicator that is suspended says so, and one over a dead NPU is not made.
+#[test]
+fn what_cannot_go_on_says_why() {
+    let cluster = cluster(2);
+    let mut scene = Scene::new(&cluster);
+    warm(scene.bench(), Algorithm::Ring);
+    scene.bench().communicator().suspend().unwrap();
+    let error = scene.bench().launch_on(0, &case(Algorithm::Ring)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::COMM_SUSPENDED, "{error}");
+    scene.bench().communicator().resume().unwrap();
+    warm(scene.bench(), Algorithm::Ring);
+
+    cluster.machine().inject(1, Fault::At(When::default(), Mishap::Kill));
+    scene.bench().launch(&case(Algorithm::Ring)).unwrap();
+    let failure = scene.failure();
+    let culprit = failure.error().diagnosis().and_then(|report| report.culprit_rank);
+    assert_eq!(culprit, Some(1), "{}", failure.error());
+    let error = Communicator::create(&cluster, Config::default()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NPU_DEAD, "{error}");
+    assert!(error.message().contains("rank 1"), "{error}");
+    cluster.repair(1).unwrap();
+    scene.recovers();
+}
+
+/// T1 with groups, NVIDIA/nccl#1111 and NVIDIA/Megatron-LM#1207: a stage of some ranks skips an operation. Its ranks are
+/// counted within the group, its place is that of the machine; NPUs of others are none of its business.
+#[test]
+fn a_rank_of_a_group_is_named_by_group_and_place() {
+    let cluster = cluster(4);
+    let group = cluster.subset(&[3, 1]).unwrap();
+    let mut others = Scene::with_deadline(&cluster, FAR);
+    warm(others.bench(), Algorithm::Ring);
+    let mut scene = Scene::new(&group);
+    warm(scene.bench(), Algorithm::Ring);
+    // An NPU outside the group stops at an error, and the group goes on.
+    cluster.npu(2).deregister(others.bench().input().token(2)).unwrap();
+    others.bench().launch_on(2, &case(Algorithm::Ring)).unwrap();
+    cluster.machine().run_past_errors(|| false, Some(Instant::now() + Duration::from_millis(20)));
+    assert!(cluster.npu(2).device_error().is_some());
+    warm(scene.bench(), Algorithm::Ring);
+
+    scene.bench().launch_on(1, &case(Algorithm::Ring)).unwrap();
+    let failure = scene.failure();
+    let report = failure.assert(ErrorCode::PEER_NOT_STARTED, 0, 1, Some(0));
+    assert_eq!(report.culprit_place, "host \"server-0\", device 3");
+    assert_eq!(report.operation, "#3 all-reduce fp32 × 1000 sum by ring (scratch)");
+    scene.recovers();
 }

@@ -111,7 +111,7 @@ fn roots_and_vectors_that_differ_are_named() {
     assert_eq!(root, (ErrorCode::ARGUMENTS_DIFFER, Some(1), cause));
     let (code, culprit, cause) = explained(&vector([1, 2, 3]), &vector([1, 2, 4]));
     assert_eq!((code, culprit), (ErrorCode::ARGUMENTS_DIFFER, Some(1)));
-    assert!(cause.starts_with("vector of counts is "), "{cause}");
+    assert!(cause.starts_with("vector of counts, or algorithm file, is "), "{cause}");
 }
 
 fn ring() -> Operation {

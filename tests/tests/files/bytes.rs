@@ -44,7 +44,7 @@ fn files() -> Vec<AlgorithmFile> {
 }
 
 /// Runs a file with every count, in place and not as it can; returns how many cases that were.
-fn run(cluster: &Cluster, file: AlgorithmFile, counts: &[u64]) -> usize {
+pub(crate) fn run(cluster: &Cluster, file: AlgorithmFile, counts: &[u64]) -> usize {
     let (ranks, parts) = (cluster.topology().ranks(), u64::from(file.algorithm().parts()));
     let op = file.algorithm().op;
     // Little scratch: the larger counts take several chunks.

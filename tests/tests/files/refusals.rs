@@ -7,8 +7,10 @@ use aicpu_tests::world::{self, Place};
 use host_launcher::algorithm_file as file;
 use host_launcher::buffer::SharedBuffer;
 use host_launcher::communicator::{Communicator, Config, Operation, Place as At};
-use wire::ErrorCode;
-use wire::launch::{Algorithm, OpKind};
+use templates::{Plan, Shape, Tables};
+use wire::launch::{Algorithm, OpKind, Staging};
+use wire::script::Script;
+use wire::{DataType, ErrorCode, ReduceOp};
 
 use crate::bytes::read;
 
@@ -60,4 +62,42 @@ fn a_file_is_refused_with_its_name_line_and_column() {
     assert_eq!(file::read(&folder).unwrap_err().code(), ErrorCode::ALGORITHM_READ);
     fs::remove_dir_all(&folder).unwrap();
     assert_eq!(file::read(&path).unwrap_err().code(), ErrorCode::ALGORITHM_READ);
+}
+
+/// A kernel that gets the script of another rank, number of ranks, operation or use of buffers makes no plan of it.
+#[test]
+fn a_script_of_another_rank_or_operation_makes_no_plan() {
+    let file = read("examples/algorithms/all-reduce-ring-8.xml");
+    let script = &file.scripts(false).unwrap()[3];
+    let right = Shape {
+        op: OpKind::AllReduce,
+        algorithm: Algorithm::File,
+        levels: [None; 4],
+        staging: Staging::Scratch,
+        rank: 3,
+        ranks: 8,
+        root: 0,
+        count: 1000,
+        dtype: DataType::Fp32,
+        reduce: ReduceOp::Sum,
+        scratch_len: 1 << 20,
+        threads: script.header.threads,
+        inline_reduce: true,
+        in_place: false,
+        chunk: 0,
+        piece: 0,
+    };
+    let plan = |shape: &Shape| {
+        let script = Some(Script::trusted(&script.header, &script.entries));
+        Plan::new(shape, &Tables { script, ..Tables::default() }).map(drop).map_err(|error| error.code)
+    };
+    assert_eq!(plan(&right), Ok(()));
+    for wrong in [
+        Shape { rank: 2, ..right },
+        Shape { ranks: 9, ..right },
+        Shape { op: OpKind::AllGather, ..right },
+        Shape { in_place: true, ..right },
+    ] {
+        assert_eq!(plan(&wrong), Err(ErrorCode::SCRIPT_MISMATCH), "{wrong:?}");
+    }
 }

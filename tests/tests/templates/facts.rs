@@ -4,7 +4,7 @@
 use aicpu_tests::reference::{Aliases, FULL_CAPS, Labelled, PLAIN_CAPS, Stopped, World, expand};
 use aicpu_tests::variants::{Variant, algorithms};
 use task_graph::{RegionId, RegionKind, Task, ThreadId};
-use templates::{Needs, Plan, Shape, Tables};
+use templates::{Needs, Plan, Shape, Tables, scratch_bytes};
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, Phase, ReduceOp};
 
@@ -177,7 +177,8 @@ fn t04_ascending_distances_agree_with_each_other_and_are_wrong() {
 fn shapes(ranks: u32) -> impl Iterator<Item = Shape> {
     let all = OpKind::ALL.iter().flat_map(|op| Algorithm::ALL.iter().map(move |algorithm| (*op, *algorithm)));
     let all = all.flat_map(|pair| Staging::ALL.iter().map(move |staging| (pair, *staging)));
-    all.map(move |((op, algorithm), staging)| Shape { staging, ..shape(op, algorithm, 0, ranks, 64) })
+    let whole = |shape: Shape| Shape { scratch_len: scratch_bytes(&shape, &Tables::default()), ..shape };
+    all.map(move |((op, algorithm), staging)| whole(Shape { staging, ..shape(op, algorithm, 0, ranks, 64) }))
         .filter(|shape| Plan::new(shape, &Tables::default()).is_ok())
 }
 

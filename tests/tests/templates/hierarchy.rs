@@ -74,10 +74,11 @@ fn pods(servers: &[u32]) -> Vec<u32> {
     servers.iter().copied().step_by(2).collect()
 }
 
-/// Runs every composition that has a plan on every shape of servers; returns how many cases that were.
-fn sweep(vary: impl Fn(Shape) -> Shape) -> u32 {
+/// Runs every composition that has a plan on every shape of servers with at most so many ranks; returns how many cases
+/// that were.
+fn sweep(most: u32, vary: impl Fn(Shape) -> Shape) -> u32 {
     let mut cases = 0;
-    for sizes in SERVERS {
+    for sizes in SERVERS.into_iter().filter(|sizes| sizes.iter().sum::<u32>() <= most) {
         let servers = starts(sizes);
         let pods = pods(&servers);
         let ranks: u32 = sizes.iter().sum();
@@ -110,24 +111,24 @@ fn sweep(vary: impl Fn(Shape) -> Shape) -> u32 {
 
 #[test]
 fn every_composition_on_every_shape_of_servers() {
-    assert!(sweep(|shape| shape) > 3000);
+    assert!(sweep(16, |shape| shape) > 3000);
 }
 
 #[test]
 fn compositions_on_links_that_only_move_bytes_with_few_threads() {
-    assert!(sweep(|shape| Shape { inline_reduce: false, threads: 1, ..shape }) > 3000);
-    assert!(sweep(|shape| Shape { inline_reduce: false, threads: 3, ..shape }) > 3000);
+    assert!(sweep(16, |shape| Shape { inline_reduce: false, threads: 1, ..shape }) > 3000);
+    assert!(sweep(8, |shape| Shape { inline_reduce: false, threads: 3, ..shape }) > 1500);
 }
 
 #[test]
 fn compositions_in_many_chunks_and_in_place() {
-    assert!(sweep(|shape| Shape { chunk: 7, ..shape }) > 3000);
-    assert!(sweep(|shape| Shape { in_place: true, inline_reduce: false, chunk: 50, ..shape }) > 2000);
+    assert!(sweep(8, |shape| Shape { chunk: 7, ..shape }) > 1500);
+    assert!(sweep(8, |shape| Shape { in_place: true, inline_reduce: false, chunk: 50, ..shape }) > 1000);
     let small = |shape: Shape| {
         let areas = 2 * u64::from(shape.ranks) * u64::from(shape.ranks);
         Shape { scratch_len: areas * 128, inline_reduce: false, ..shape }
     };
-    assert!(sweep(small) > 3000);
+    assert!(sweep(8, small) > 1500);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use super::apt;
 use crate::command;
-use crate::toolchain::{self, DEBIAN_RUSTC, MINIMUM, SYSROOT_RUSTFLAGS, SYSROOT_TARGETS, Toolchain};
+use crate::toolchain::{self, DEBIAN_RUSTC, MINIMUM, SYSROOT_RUSTFLAGS, TARGETS, Toolchain};
 
 const PACKAGES: &[&str] = &["rustc-web", "rust-web-src"];
 const SOURCES: &str = "/usr/lib/rustlib/src/rust/library";
@@ -42,10 +42,7 @@ pub(super) fn install() -> Result<Toolchain> {
     let version =
         toolchain::debian_version().context("rustc-web is installed, but its compiler does not run")?;
     let dir = toolchain::sysroot_dir(&version);
-    println!(
-        "sysroot: building core {version} for {} (half a minute each, 58 MB)",
-        SYSROOT_TARGETS.join(", ")
-    );
+    println!("sysroot: building core {version} for {} (half a minute each, 58 MB)", TARGETS.join(", "));
     build(&dir).with_context(|| format!("building the sysroot {}", dir.display()))?;
     Ok(Toolchain::Debian { rustc: toolchain::wrapper(&dir) })
 }
@@ -62,7 +59,7 @@ fn packages() -> Result<()> {
         None => bail!(
             "the distribution has no package rustc-web ({major}.{minor} is needed, Debian 12 has it): use rustup \
              (`rustup target add {}`)",
-            toolchain::TARGET
+            TARGETS.join(" ")
         ),
     }
 }
@@ -75,7 +72,7 @@ fn build(sysroot: &Path) -> Result<()> {
     symlink(format!("/usr/lib/rustlib/{host}/lib"), libraries.join(&host).join("lib"))?;
     symlink(linker(&host)?, libraries.join(&host).join("bin/rust-lld"))?;
     symlink("/usr/lib/rustlib/src", libraries.join("src"))?;
-    for target in SYSROOT_TARGETS {
+    for target in TARGETS {
         build_core(sysroot, target)?;
     }
     write_wrapper(sysroot)
@@ -88,7 +85,10 @@ fn host() -> Result<String> {
 }
 
 /// Returns the linker: the one that came with the compiler in use, or a system-wide one.
-fn linker(host: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn linker(host: &str) -> Result<PathBuf> {
     let own = command::output(Command::new("rustc").args(["--print", "sysroot"])).unwrap_or_default();
     let candidates = [
         Path::new(own.trim()).join(format!("lib/rustlib/{host}/bin/rust-lld")),

@@ -173,7 +173,9 @@ pub(super) fn is_loaded(flags: SectionFlags) -> bool {
 fn data_words<'data>(file: &File<'data>) -> impl Iterator<Item = u64> {
     let loaded = file.sections().filter(|section| {
         let flags = section.flags();
-        is_loaded(flags) && !is_code(flags) && section.kind() != SectionKind::UninitializedData
+        // The entry is exported by its address, which is no way to get to it from inside.
+        let exports = section.name() == Ok(".dynsym");
+        is_loaded(flags) && !is_code(flags) && !exports && section.kind() != SectionKind::UninitializedData
     });
     loaded.filter_map(|section| section.data().ok()).flat_map(|data| {
         data.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))

@@ -62,7 +62,7 @@ impl Npu {
         self.offset(addr, len)?;
         let mut books = self.books();
         let slot = books.regions.take().ok_or(DriverError::RegionsFull { npu: self.npu })?;
-        let token = match fresh_token(&books, slot) {
+        let token = match self.fresh_token(&books, slot) {
             Ok(token) => token,
             Err(error) => {
                 books.regions.give_back(slot);
@@ -234,6 +234,24 @@ impl Npu {
         }
     }
 
+    /// Returns a random token that names `slot` and was never used.
+    fn fresh_token(&self, books: &Books, slot: u32) -> Result<u32, DriverError> {
+        const { assert!(npu::MAX_REGIONS <= 1 << 31) };
+        // CAST: asserted above.
+        #[expect(clippy::cast_possible_truncation, reason = "asserted above")]
+        let mask = (npu::MAX_REGIONS - 1) as u32;
+        loop {
+            let random = self.fabric.random().map_err(|error| DriverError::Random(error.to_string()))?;
+            // CAST: any 32 of the bits will do.
+            #[expect(clippy::cast_possible_truncation, reason = "any 32 of the bits will do")]
+            let random = random as u32;
+            let token = (random & !mask) | slot;
+            if random & !mask != 0 && !books.used_tokens.contains(&token) {
+                return Ok(token);
+            }
+        }
+    }
+
     /// Returns the generation after the one stored at `offset`; 0, which means "never taken", is passed over.
     fn next_generation(&self, offset: u64) -> u32 {
         self.window().half(offset).load(Ordering::Relaxed).checked_add(1).unwrap_or(1)
@@ -242,21 +260,6 @@ impl Npu {
 
 /// Deepest queue.
 const MAX_DEPTH: u32 = 1 << 16;
-
-/// Returns a random token that names `slot` and was never used.
-fn fresh_token(books: &Books, slot: u32) -> Result<u32, DriverError> {
-    const { assert!(npu::MAX_REGIONS <= 1 << 31) };
-    // CAST: asserted above.
-    #[expect(clippy::cast_possible_truncation, reason = "asserted above")]
-    let mask = (npu::MAX_REGIONS - 1) as u32;
-    loop {
-        let random = getrandom::u32().map_err(|error| DriverError::Random(error.to_string()))?;
-        let token = (random & !mask) | slot;
-        if random & !mask != 0 && !books.used_tokens.contains(&token) {
-            return Ok(token);
-        }
-    }
-}
 
 const fn queue_offset(id: u16) -> u64 {
     npu::QUEUES + id as u64 * size_of::<QueueSlot>() as u64

@@ -9,6 +9,7 @@ use super::slots::Hold;
 use super::tables::{self, Channel, Limits};
 use super::transfer::{End, Move};
 use super::{Device, Refusal, Site};
+use crate::memory::Window;
 
 /// Where an entry stands: its queue and the low half of its position.
 #[derive(Clone, Copy, Debug)]
@@ -48,19 +49,19 @@ impl From<ErrorCode> for Failure {
 }
 
 impl Device<'_> {
-    /// Executes one entry of a thread's ring.
+    /// Executes one entry of a thread's ring; of a transfer, `moved` counts the bytes moved so far.
     ///
     /// # Errors
     /// The completion that reports the refusal; nothing has been published yet.
     #[inline]
-    pub(super) fn execute(&mut self, sqe: &Sqe, place: Place) -> Result<Step, Cqe> {
+    pub(super) fn execute(&mut self, sqe: &Sqe, place: Place, moved: &mut u64) -> Result<Step, Cqe> {
         let window = &self.site.window;
         let reports = sqe.flags & SqeFlags::COMPLETE.bits() != 0;
         if reports && !self.books.completions.has_room(window) {
             return Ok(Step::Held(Hold::Completion));
         }
         let step = match Command::parse(sqe) {
-            Ok((command, _)) => self.carry_out(&command),
+            Ok((command, _)) => self.carry_out(&command, moved),
             Err(code) => Err(code.into()),
         };
         match step {
@@ -76,14 +77,15 @@ impl Device<'_> {
     }
 
     #[inline]
-    fn carry_out(&mut self, command: &Command) -> Result<Step, Failure> {
+    fn carry_out(&mut self, command: &Command, moved: &mut u64) -> Result<Step, Failure> {
         let Site { fabric, npu, window } = self.site;
         match *command {
-            Command::Transfer(ref transfer) => self.transfer(transfer)?,
-            Command::Record { notify } => {
-                tables::record(fabric, *npu, window, notify)?;
-                self.books.counters.records += 1;
+            Command::Transfer(ref transfer) => {
+                if !self.transfer(transfer, moved)? {
+                    return Ok(Step::Held(Hold::Transfer));
+                }
             }
+            Command::Record { notify } => self.record_on(*npu, window, notify)?,
             Command::Wait { notify } => {
                 if !tables::try_wait(window, notify)? {
                     return Ok(Step::Held(Hold::Notify(notify)));
@@ -91,26 +93,30 @@ impl Device<'_> {
                 self.books.counters.waits += 1;
             }
             Command::RecordPeer { channel, notify } => {
-                let channel = in_server(tables::channel(fabric, window, channel)?)?;
+                let channel = in_server(tables::channel(fabric, *npu, channel)?)?;
                 self.record_at(&channel, notify)?;
             }
             Command::RecordHost { notify } => self.record_host(notify)?,
-            Command::Post { channel, wqe_tail } => self.post(channel, wqe_tail)?,
+            Command::Post { channel, wqe_tail } => {
+                if !self.post(channel, wqe_tail)? {
+                    return Ok(Step::Held(Hold::Transfer));
+                }
+            }
         }
         Ok(Step::Done)
     }
 
     #[inline]
-    fn transfer(&mut self, transfer: &Transfer) -> Result<(), Refusal> {
+    fn transfer(&mut self, transfer: &Transfer, moved: &mut u64) -> Result<bool, Refusal> {
         let &Transfer { kind, engine, reduction, mut src, dst, len, notify } = transfer;
         if core::mem::take(&mut self.books.flip_token) {
             src.token ^= 1 << 31;
         }
-        let Site { fabric, window, .. } = self.site;
+        let Site { fabric, npu, window } = self.site;
         let link = match kind {
             TransferKind::Local => None,
             TransferKind::Write { channel } | TransferKind::Read { channel } => {
-                Some(in_server(tables::channel(fabric, window, channel)?)?)
+                Some(in_server(tables::channel(fabric, *npu, channel)?)?)
             }
         };
         let near = |operand, need| End { window, operand, need };
@@ -123,8 +129,9 @@ impl Device<'_> {
         };
         let own = if engine == Mover::Aicpu { Limits::AICPU } else { Limits::SDMA };
         let limits = link.as_ref().map_or(own, |link| link.limits);
-        Move { src, dst, len, reduction, limits }.perform()?;
-        self.count_payload(len, reduction.is_some());
+        if !self.perform(&Move { src, dst, len, reduction, limits }, moved)? {
+            return Ok(false);
+        }
         let counters = &mut self.books.counters;
         match (kind, link) {
             (TransferKind::Write { .. }, Some(link)) => {
@@ -134,21 +141,44 @@ impl Device<'_> {
             (TransferKind::Read { .. }, Some(link)) => counters.count_received(link.protocol, len),
             _ => counters.local_bytes += len,
         }
-        Ok(())
+        Ok(true)
     }
 
-    #[inline]
-    pub(super) fn count_payload(&mut self, len: u64, reduces: bool) {
-        self.books.moved += len;
-        self.books.counters.reduced_bytes += if reduces { len } else { 0 };
+    /// Performs a transfer, or the next piece of it; returns whether it is done.
+    #[inline(always)]
+    pub(super) fn perform(&mut self, transfer: &Move<'_>, moved: &mut u64) -> Result<bool, Refusal> {
+        let before = *moved;
+        let done = transfer.perform(moved, self.books.piece)?;
+        self.books.moved += *moved - before;
+        if done {
+            *moved = 0;
+            self.books.counters.reduced_bytes += if transfer.reduction.is_some() { transfer.len } else { 0 };
+            if let Some((bit, detected)) = self.books.mishaps.flip() {
+                transfer.flip(bit)?;
+                if detected {
+                    return Err(Refusal { code: ErrorCode::DMA_CORRUPT, address: transfer.dst.operand.addr });
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Sets a notify, here or at a peer.
+    #[inline(always)]
+    fn record_on(&mut self, npu: u32, window: &Window, notify: u32) -> Result<(), Refusal> {
+        let fabric = &self.site.fabric;
+        if !self.books.mishaps.loses_signal(fabric, npu, notify) {
+            tables::record(fabric, npu, window, notify)?;
+        }
+        self.books.counters.records += 1;
+        Ok(())
     }
 
     /// Sets a notify of the NPU at the other end of a channel.
     #[inline(always)]
     pub(super) fn record_at(&mut self, channel: &Channel<'_>, notify: u32) -> Result<(), Refusal> {
-        tables::record(&self.site.fabric, channel.peer_npu, channel.peer, notify)?;
+        self.record_on(channel.peer_npu, channel.peer, notify)?;
         self.site.fabric.signals().mark(channel.peer_npu);
-        self.books.counters.records += 1;
         Ok(())
     }
 

@@ -9,20 +9,21 @@ use wire::npu::{self, Access};
 use wire::{Cqe, DeviceAddr, ErrorCode, Operand, WorkRequest, Wqe};
 
 use super::execute::{Failure, Place};
+use super::mishap::Blow;
 use super::slots::Queue;
 use super::tables::{self, Channel};
 use super::transfer::{End, Move};
 use super::{Device, Refusal, Site};
 
 impl Device<'_> {
-    /// Rings the doorbell of a channel's queue pair and runs it.
+    /// Rings the doorbell of a channel's queue pair and runs it; returns whether it is through.
     ///
     /// # Errors
     /// `SQE_CHANNEL` when the channel has no queue pair, `SQ_OVERRUN` when the tail is more than the ring holds,
     /// `QP_ERROR` after an earlier error; a work request's own refusal, reported as that request's.
-    pub(super) fn post(&mut self, channel: u16, wqe_tail: u32) -> Result<(), Failure> {
-        let Site { fabric, window, .. } = self.site;
-        let channel = tables::channel(fabric, window, channel)?;
+    pub(super) fn post(&mut self, channel: u16, wqe_tail: u32) -> Result<bool, Failure> {
+        let Site { fabric, npu, window } = self.site;
+        let channel = tables::channel(fabric, *npu, channel)?;
         // The pairs are lent out while one of them runs: the requests need the rest of the device.
         let pairs = core::mem::take(&mut self.pairs);
         let known = pairs.binary_search_by_key(&channel.queue, |pair| pair.id).ok();
@@ -36,7 +37,7 @@ impl Device<'_> {
         done
     }
 
-    fn run_pair(&mut self, pair: &mut Queue, channel: &Channel<'_>, wqe_tail: u32) -> Result<(), Failure> {
+    fn run_pair(&mut self, pair: &mut Queue, channel: &Channel<'_>, wqe_tail: u32) -> Result<bool, Failure> {
         let window = &self.site.window;
         let memory = pair.memory(window);
         // ORDER: the entries are the thread's, written before the doorbell of the post; this store is for readers.
@@ -44,20 +45,49 @@ impl Device<'_> {
         pair.consumer.refresh(&memory)?;
         while let Some(descriptor) = pair.consumer.entry(&memory) {
             let wqe = Wqe::from(descriptor);
-            let done = WorkRequest::parse(&wqe).map_err(Refusal::from);
-            if let Err(refusal) = done.and_then(|(request, _)| self.request(&request, channel)) {
-                pair.is_broken = true;
-                pair.consumer.publish(&memory);
-                return Err(Failure::Work(completion_of(&wqe, pair.place(), refusal)));
+            if self.books.mishaps.is_armed() && pair.moved == 0 {
+                match self.strike(&descriptor.into()) {
+                    None | Some(Blow::Spoilt) => {}
+                    Some(Blow::Failed(code)) => {
+                        pair.is_broken = true;
+                        pair.consumer.publish(&memory);
+                        return Err(Failure::Work(completion_of(&wqe, pair.place(), code.into())));
+                    }
+                    // The post that let it run is looked at again when, and if, the NPU goes on.
+                    Some(blow) => {
+                        self.books.blow = Some(blow);
+                        pair.consumer.publish(&memory);
+                        return Ok(false);
+                    }
+                }
+            }
+            let parsed = WorkRequest::parse(&wqe).map_err(Refusal::from);
+            match parsed.and_then(|(request, _)| self.request(&request, channel, &mut pair.moved)) {
+                Ok(true) => {}
+                Ok(false) => {
+                    pair.consumer.publish(&memory);
+                    return Ok(false);
+                }
+                Err(refusal) => {
+                    pair.is_broken = true;
+                    pair.consumer.publish(&memory);
+                    return Err(Failure::Work(completion_of(&wqe, pair.place(), refusal)));
+                }
             }
             pair.consumer.advance(&memory);
             self.books.counters.work_requests += 1;
         }
         pair.consumer.publish(&memory);
-        Ok(())
+        Ok(true)
     }
 
-    fn request(&mut self, request: &WorkRequest, channel: &Channel<'_>) -> Result<(), Refusal> {
+    /// Carries out a work request, or the next piece of it; returns whether it is done.
+    fn request(
+        &mut self,
+        request: &WorkRequest,
+        channel: &Channel<'_>,
+        moved: &mut u64,
+    ) -> Result<bool, Refusal> {
         let window = &self.site.window;
         let near = |operand: Operand, need| End { window, operand, need };
         let far = |operand: Operand, need| End { window: channel.peer, operand, need };
@@ -65,20 +95,22 @@ impl Device<'_> {
         match *request {
             WorkRequest::Write { local, remote, len, reduction, notify } => {
                 let (src, dst) = (near(local, Access::READ), far(remote, Access::PEER_WRITE));
-                Move { src, dst, len, reduction, limits }.perform()?;
+                if !self.perform(&Move { src, dst, len, reduction, limits }, moved)? {
+                    return Ok(false);
+                }
                 self.books.counters.count_sent(channel.protocol, len);
-                self.count_payload(len, reduction.is_some());
-                notify.map_or(Ok(()), |notify| self.record_at(channel, notify))
+                notify.map_or(Ok(()), |notify| self.record_at(channel, notify))?;
             }
             WorkRequest::Read { local, remote, len, reduction } => {
                 let (src, dst) = (far(remote, Access::PEER_READ), near(local, Access::WRITE));
-                Move { src, dst, len, reduction, limits }.perform()?;
+                if !self.perform(&Move { src, dst, len, reduction, limits }, moved)? {
+                    return Ok(false);
+                }
                 self.books.counters.count_received(channel.protocol, len);
-                self.count_payload(len, reduction.is_some());
-                Ok(())
             }
-            WorkRequest::Record { notify } => self.record_at(channel, notify),
+            WorkRequest::Record { notify } => self.record_at(channel, notify)?,
         }
+        Ok(true)
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) enum Hold {
     Notify(u32),
     /// Its entry wants a completion and the completion ring is full.
     Completion,
+    /// Its entry is a transfer, or has let one run, that is on its way.
+    Transfer,
 }
 
 /// One ring that exists.
@@ -34,6 +36,10 @@ pub(super) struct Queue {
     is_loaded: bool,
     /// Why the entry at the head could not be executed.
     pub(super) held: Option<Hold>,
+    /// Bytes of the entry's transfer that have been moved, while it is on its way.
+    pub(super) moved: u64,
+    /// Announced tail of a doorbell that was lost, until the next one comes.
+    pub(super) unheard: Option<u64>,
     /// A queue pair in its error state, or a thread whose task stopped the NPU.
     pub(super) is_broken: bool,
 }
@@ -63,11 +69,26 @@ impl Queue {
         self.is_loaded
     }
 
+    /// Forgets that the entry at the head, and those behind it, were announced; until the next doorbell.
+    #[cold]
+    pub(super) fn forget(&mut self) {
+        self.unheard = Some(self.consumer.cursor().tail_word());
+        self.is_loaded = false;
+        self.consumer.forget();
+    }
+
+    /// Returns whether the doorbell says nothing but what was lost.
+    #[inline]
+    pub(super) fn is_deaf(&self, memory: &Ring<'_>) -> bool {
+        self.unheard.is_some_and(|word| word == memory.doorbell() & u64::from(u32::MAX))
+    }
+
     /// Counts the entry at the head as done.
     #[inline]
     pub(super) fn advance(&mut self, memory: &Ring<'_>) {
         self.is_loaded = false;
         self.held = None;
+        self.moved = 0;
         self.consumer.advance(memory);
     }
 
@@ -86,6 +107,7 @@ impl Queue {
                 window.half(npu::NOTIFIES + 4 * u64::from(notify)).load(Ordering::Relaxed) != 0
             }
             Some(Hold::Completion) => completions_have_room(),
+            Some(Hold::Transfer) => true,
             None => {
                 let cursor = self.consumer.cursor();
                 // ORDER: a hint; the consumer loads the doorbell again with acquire order.
@@ -188,8 +210,18 @@ fn open(window: &Window, id: u16, slot: &QueueSlot, first: u64) -> Option<Queue>
     let ring = window.offset(DeviceAddr(slot.ring), u64::from(slot.depth) * DESCRIPTOR_BYTES as u64)?;
     let generation = slot.generation;
     let entry = Sqe::default();
-    let queue =
-        Queue { id, ring, generation, consumer, entry, is_loaded: false, held: None, is_broken: false };
+    let queue = Queue {
+        id,
+        ring,
+        generation,
+        consumer,
+        entry,
+        is_loaded: false,
+        held: None,
+        moved: 0,
+        unheard: None,
+        is_broken: false,
+    };
     ring.is_multiple_of(DESCRIPTOR_BYTES as u64).then_some(queue)
 }
 

@@ -12,6 +12,7 @@ use zerocopy::transmute;
 use super::Refusal;
 use crate::fabric::Fabric;
 use crate::memory::{Span, Window};
+use crate::simulation::Simulation;
 
 /// Words of a 32-byte table entry.
 pub(crate) const SLOT_WORDS: usize = 4;
@@ -117,15 +118,16 @@ impl Limits {
     }
 }
 
-/// Returns a connected channel.
+/// Returns a connected channel of an NPU.
 ///
 /// # Errors
-/// `SQE_CHANNEL` when there is none of that number.
+/// `SQE_CHANNEL` when there is none of that number, `LINK_DOWN` when the link is cut.
 #[inline]
-pub(super) fn channel<'a>(fabric: &'a Fabric, window: &Window, index: u16) -> Result<Channel<'a>, ErrorCode> {
+pub(super) fn channel(fabric: &Fabric, npu: u32, index: u16) -> Result<Channel<'_>, ErrorCode> {
     if u64::from(index) >= npu::MAX_CHANNELS {
         return Err(ErrorCode::SQE_CHANNEL);
     }
+    let window = fabric.window(npu);
     let at = npu::CHANNELS + u64::from(index) * size_of::<ChannelSlot>() as u64;
     // ORDER: pairs with the driver's release store of the first word, which is its last when it connects.
     let first = window.word(at).load(Ordering::Acquire);
@@ -133,6 +135,9 @@ pub(super) fn channel<'a>(fabric: &'a Fabric, window: &Window, index: u16) -> Re
     let slot: ChannelSlot = transmute!([first, second, third, fourth]);
     let protocol = Protocol::try_from(slot.protocol).map_err(|_| ErrorCode::SQE_CHANNEL)?;
     let peer = fabric.get(slot.peer_npu).filter(|_| slot.connected == 1).ok_or(ErrorCode::SQE_CHANNEL)?;
+    if fabric.links().is_cut(npu, slot.peer_npu) {
+        return Err(ErrorCode::LINK_DOWN);
+    }
     let limits = Limits::of(&slot, protocol);
     Ok(Channel { peer_npu: slot.peer_npu, peer, protocol, queue: slot.queue, limits })
 }
@@ -141,7 +146,7 @@ pub(super) fn channel<'a>(fabric: &'a Fabric, window: &Window, index: u16) -> Re
 ///
 /// # Errors
 /// `SQE_CHANNEL` when it has no such notify, `NOTIFY_TWICE` when it is set already.
-#[inline]
+#[inline(always)]
 pub(super) fn record(fabric: &Fabric, npu: u32, window: &Window, notify: u32) -> Result<(), Refusal> {
     let at = notify_offset(notify)?;
     if fabric.signals().loses(npu, notify) {
@@ -154,8 +159,35 @@ pub(super) fn record(fabric: &Fabric, npu: u32, window: &Window, notify: u32) ->
     if word.load(Ordering::Relaxed) != 0 {
         return Err(Refusal { code: ErrorCode::NOTIFY_TWICE, address: DeviceAddr(window.base().0 + at) });
     }
+    if let Some(simulation) = fabric.simulation() {
+        return if send(simulation, npu, notify) {
+            Ok(())
+        } else {
+            Err(Refusal { code: ErrorCode::NOTIFY_TWICE, address: DeviceAddr(window.base().0 + at) })
+        };
+    }
     word.store(1, Ordering::Release);
     Ok(())
+}
+
+/// Puts a signal on its way; returns false where one for the same notify is under way.
+#[cold]
+fn send(simulation: &Simulation, npu: u32, notify: u32) -> bool {
+    let (now, mut air) = (simulation.clock().now_ns(), simulation.air());
+    let first = !air.carries(npu, notify);
+    if first {
+        air.send(now, npu, notify, &mut simulation.dice());
+    }
+    first
+}
+
+/// Sets a notify when its signal arrives, from far away or once more; one that is set stays set.
+pub(crate) fn arrive(fabric: &Fabric, npu: u32, notify: u32) {
+    if let (Some(window), Ok(at)) = (fabric.get(npu), notify_offset(notify)) {
+        // ORDER: as in `record`.
+        window.half(at).store(1, Ordering::Release);
+        fabric.signals().mark(npu);
+    }
 }
 
 /// Clears a notify of this NPU if it is set, and returns whether it was.

@@ -29,20 +29,41 @@ pub(super) struct Move<'a> {
 }
 
 impl Move<'_> {
-    /// Checks and performs the transfer. Refused transfers move nothing.
+    /// Checks the transfer and performs it, or the next piece of it; returns whether it is done. `moved` counts the
+    /// bytes moved so far. What is refused at first has moved nothing.
     ///
     /// # Errors
     /// The codes 5105 to 5108 and 5201 to 5204.
     #[inline(always)]
-    pub(super) fn perform(&self) -> Result<(), Refusal> {
+    pub(super) fn perform(&self, moved: &mut u64, piece: u64) -> Result<bool, Refusal> {
         self.check_shape()?;
         let src = check_operand(self.src.window, self.src.operand, self.len, self.src.need)?;
         let dst = check_operand(self.dst.window, self.dst.operand, self.len, self.dst.need)?;
-        let done = match self.reduction {
-            None => dst.copy_from(&src),
-            Some(reduction) => dst.reduce_from(&src, reduction),
+        let refused = |code| Refusal { code, address: self.dst.operand.addr };
+        let (src, dst) = if self.len <= piece && *moved == 0 {
+            (src, dst)
+        } else {
+            dst.check_pair(&src).map_err(refused)?;
+            let len = piece.min(self.len - *moved);
+            (src.part(*moved, len), dst.part(*moved, len))
         };
-        done.map_err(|code| Refusal { code, address: self.dst.operand.addr })
+        match self.reduction {
+            None => dst.copy_from(&src).map_err(refused)?,
+            Some(reduction) => dst.reduce_from(&src, reduction).map_err(refused)?,
+        }
+        *moved += dst.bytes();
+        Ok(*moved == self.len)
+    }
+
+    /// Makes one bit wrong at the destination of a transfer that has been performed.
+    ///
+    /// # Errors
+    /// As [`perform`](Self::perform).
+    #[cold]
+    pub(super) fn flip(&self, bit: u64) -> Result<(), Refusal> {
+        let dst = check_operand(self.dst.window, self.dst.operand, self.len, self.dst.need)?;
+        dst.flip(bit % (8 * self.len));
+        Ok(())
     }
 
     #[inline]

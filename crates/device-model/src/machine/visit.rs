@@ -69,6 +69,18 @@ impl Floor {
         Self { fabric: fabric.clone(), places, failures: AtomicU32::new(0) }
     }
 
+    pub(super) fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// Notes that an NPU has stopped at an error, if it has.
+    pub(super) fn note_failure(&self, npu: u32) {
+        let failed = self.lock(npu).engine.has_failed();
+        if failed && !self.places[npu as usize].failed.swap(true, Ordering::AcqRel) {
+            self.failures.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// Waits for an NPU. A kernel that panicked while it was polled leaves an engine that is still consistent.
     pub(super) fn lock(&self, npu: u32) -> MutexGuard<'_, Unit> {
         self.places[npu as usize].unit.lock().unwrap_or_else(PoisonError::into_inner)
@@ -135,8 +147,8 @@ impl Floor {
             }
         };
         let Unit { engine, aicpu } = &mut *unit;
-        let polled = aicpu.as_mut().is_some_and(|aicpu| aicpu.poll());
-        let budget = Budget { descriptors: DESCRIPTORS_PER_VISIT, bytes };
+        let polled = engine.has_aicpu() && aicpu.as_mut().is_some_and(|aicpu| aicpu.poll());
+        let budget = Budget { descriptors: DESCRIPTORS_PER_VISIT, bytes, piece: u64::MAX };
         let progress = engine.drain(budget);
         work.progress |= polled || progress.executed != 0;
         work.bytes += progress.bytes;

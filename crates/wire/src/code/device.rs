@@ -46,6 +46,12 @@ super::codes! {
     5206 QP_ERROR CommPoisoned hccl 14 ei 13
         "a queue pair has stopped after an earlier error"
         "look at the first error of this queue pair"
+    5207 DMA_CORRUPT CommPoisoned hccl 15 ei 12
+        "the check code of a link shows that bytes changed on their way"
+        "look at the link between the two ranks; run the operation again on a new communicator"
+    5208 LINK_DOWN CommPoisoned hccl 15 ei 13
+        "the link to a peer is down"
+        "look at the link between the two ranks first"
     5301 DEVICE_MEMORY NoEffect hccl 15 ei 7
         "the shared memory of the NPUs cannot be created, or is not what the opener expects"
         "look at the cause given; free memory, or pass the configuration the memory was created with"
@@ -58,6 +64,36 @@ super::codes! {
     5304 DEVICE_ARGUMENT NoEffect hccl 1 ei 3
         "the driver of an NPU was asked for something that cannot exist"
         "depths and alignments are powers of two, peers exist, sizes are not zero"
+    5401 PLANE_PARAMETER CommPoisoned hccl 1 ei 3
+        "the data plane refused an argument of a call"
+        "a handle or address is not of this communicator; look at the call and task in the detail"
+    5402 PLANE_MEMORY CommPoisoned hccl 3 ei 12
+        "the data plane ran out of memory, or refused a memory range"
+        "register the buffer with the communicator, or free memory"
+    5403 PLANE_UNSUPPORTED CommPoisoned hccl 5 ei 12
+        "the data plane does not offer a call that the operation needs"
+        "correct what the context says of engine and links, or take another library"
+    5404 PLANE_MISSING CommPoisoned hccl 6 ei 7
+        "the data plane does not know a handle, notify or communicator"
+        "create the communicator anew, and the handles after it"
+    5405 PLANE_UNAVAILABLE CommPoisoned hccl 7 ei 7
+        "the data plane has no queue entry or resource for a task, or is suspended"
+        "wait for operations before starting more; destroy the communicator"
+    5406 PLANE_TIMEOUT CommPoisoned hccl 9 ei 2
+        "a call of the data plane timed out"
+        "look at the peer of the task in the detail first"
+    5407 PLANE_TRANSFER CommPoisoned hccl 19 ei 13
+        "the data plane reports a failure of the network or of the peer"
+        "look at the link and the peer of the task in the detail"
+    5408 PLANE_FAILED CommPoisoned hccl 4 ei 0
+        "a call of the data plane failed for a reason of its own"
+        "read the library's log; the detail has its result code"
+    5409 PLANE_BUSY NoEffect hccl 20 ei 0
+        "the communicator was in use for longer than the kernel may wait"
+        "another operation holds it: wait for that, or raise acquire_ms"
+    5410 PLANE_REDUCE NoEffect hccl 5 ei 12
+        "the copy engine does not reduce this type so, and the data plane has nothing else that does"
+        "choose a type and reduction of the engine (docs/numerics.md), or a library whose local reduction takes all"
     6101 HOST_NOTIFY_TIMEOUT CommPoisoned hccl 9 ei 2
         "the operation was not done at its deadline"
         "raise HCCL_EXEC_TIMEOUT if the operation is only slow"
@@ -67,6 +103,9 @@ super::codes! {
     6103 NOTIFY_TWICE CommPoisoned hccl 4 ei 2
         "a signal was recorded again before its waiter had taken the first"
         "two operations share a notify: report the algorithm and the step"
+    6104 NOTIFY_LEFT CommPoisoned hccl 4 ei 2
+        "a signal is left over when all ranks are done: the result cannot be trusted"
+        "look at the rank named, which sent it; run the operation again on a new communicator"
     6105 WAIT_CIRCLE CommPoisoned hccl 4 ei 2
         "ranks wait for each other in a circle"
         "no rank is late: this is a defect of the algorithm; report the operation, ranks and count"
@@ -106,7 +145,16 @@ super::codes! {
     7016 LAUNCHES_FULL NoEffect hccl 7 ei 7
         "an NPU has more launches posted than its mailbox holds"
         "wait for an operation before launching another"
+    7017 NPU_HELD NoEffect hccl 7 ei 7
+        "an NPU belongs to another process, which is alive"
+        "wait for that process to end, or use other NPUs"
+    9003 KERNEL_BUSY NoEffect hccl 20 ei 0
+        "another thread of the process has this kernel"
+        "launch again; one launch at a time is served for each communicator"
     9101 KERNEL_SILENT DeviceLost hccl 4 ei 0
         "the kernel did not answer its launch before the deadline"
         "look at the emulator's log; the device needs a restart"
+    9102 NPU_DEAD DeviceLost hccl 4 ei 0
+        "an NPU is dead: it executes nothing, and its AI CPU does not answer"
+        "restart the NPU of the rank named, then create the communicator"
 }

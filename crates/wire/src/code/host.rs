@@ -152,9 +152,18 @@ super::codes! {
     1303 PROFILE NoEffect hccl 1 ei 0
         "a machine profile cannot be read, or holds what no machine has"
         "name a built-in profile, or correct the file: `docs/selection.md` lists its constants"
+    1304 SIMULATION_FAILED NoEffect hccl 4 ei 0
+        "a simulated life of a cluster ended as none may"
+        "repeat it with the command given and report it"
     1501 COMM_POISONED NoEffect hccl 7 ei 0
         "the communicator cannot be used after an earlier error"
         "destroy it and create another; the process may go on"
+    1502 COMM_ABORTED CommPoisoned hccl 7 ei 0
+        "the communicator was aborted by its host"
+        "destroy it and create another, or suspend and resume it"
+    1503 COMM_SUSPENDED NoEffect hccl 7 ei 0
+        "the communicator is suspended"
+        "resume it first"
     1601 DUMP_READ NoEffect hccl 10 ei 0
         "a dump cannot be read"
         "pass the files that `aicpu-ts run --dump` wrote, or their folder"

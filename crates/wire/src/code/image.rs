@@ -85,6 +85,18 @@ super::codes! {
     2128 IMAGE_HASH NoEffect hccl 1 ei 8
         "the kernel image is not the file the manifest names"
         "build image and manifest together with `cargo xtask image`"
+    2131 OBJECT_SYMBOL NoEffect hccl 6 ei 0
+        "the shared object needs a symbol that a process with a data plane has not"
+        "link everything in; only the data plane and C's memory functions may stay undefined"
+    2132 OBJECT_NEEDED NoEffect hccl 6 ei 0
+        "the shared object needs another library"
+        "link it without libraries: -nostdlib, or the linker alone"
+    2133 OBJECT_EXPORTS NoEffect hccl 1 ei 0
+        "the shared object does not export exactly one symbol"
+        "name the entry point in a version script, and everything else local"
+    2134 OBJECT_TEXT NoEffect hccl 5 ei 0
+        "the shared object has relocations in code"
+        "compile everything position-independent and link with -z text"
     2141 EMULATOR_START NoEffect hccl 10 ei 0
         "the emulator cannot be started"
         "install it with `cargo xtask setup`"

@@ -53,6 +53,18 @@ super::codes! {
     1117 LAUNCH_VECTOR NoEffect hccl 1 ei 3
         "counts and places per rank are missing, superfluous or contradict the operation"
         "give a row for every rank, and a count of 0 beside them; only v operations and send-recv have rows"
+    1121 PARAM_MAGIC NoEffect hccl 2 ei 3
+        "the entry was given something else than a kernel param"
+        "pass the address of a param, 64-byte aligned, and not null"
+    1122 PARAM_VERSION NoEffect hccl 5 ei 8
+        "the kernel param is of another ABI version"
+        "build runtime and shared object from the same commit"
+    1123 PARAM_FIELD NoEffect hccl 1 ei 3
+        "a field of the kernel param is out of range"
+        "fill the param as docs/wire-format.md says; all reserved fields are zero"
+    1124 PARAM_HANDLES NoEffect hccl 1 ei 3
+        "there is not a handle for each thread and channel of the context"
+        "create the handles from the context that the launch names"
     2001 CONTEXT_MAGIC NoEffect hccl 4 ei 8
         "these bytes are not a resource context"
         "the context address in the launch arguments is wrong; create the communicator anew"

@@ -37,7 +37,7 @@ pub(super) fn header(bytes: &[u8]) -> Result<&ContextHeader, ContextError> {
     ensure(header.header_crc == crc, ErrorCode::CONTEXT_CHECKSUM, offset_of!(ContextHeader, header_crc))?;
     let crc = CRC32C.checksum(body);
     ensure(header.body_crc == crc, ErrorCode::CONTEXT_CHECKSUM, offset_of!(ContextHeader, body_crc))?;
-    ensure(header.reserved == [0; 2], ErrorCode::CONTEXT_RESERVED, offset_of!(ContextHeader, reserved))?;
+    ensure(header.reserved == 0, ErrorCode::CONTEXT_RESERVED, offset_of!(ContextHeader, reserved))?;
     Ok(header)
 }
 
@@ -77,6 +77,15 @@ pub(super) fn values(context: &Context<'_>) -> Result<(), ContextError> {
     field(types_ok(header.sdma_reduce_types), offset_of!(ContextHeader, sdma_reduce_types))?;
     field(ops_ok(header.sdma_reduce_ops), offset_of!(ContextHeader, sdma_reduce_ops))?;
     field(name_ok(&header.name), offset_of!(ContextHeader, name))?;
+    let all = |mask: u32, of: fn(&ChannelEntry) -> u32| {
+        context.channels.iter().all(|channel| mask & !of(channel) == 0)
+    };
+    let types = header.link_reduce_types;
+    let types = types_ok(types) && all(types, |channel| channel.reduce_types);
+    field(types, offset_of!(ContextHeader, link_reduce_types))?;
+    let ops = header.link_reduce_ops;
+    let ops = ops_ok(ops) && all(ops, |channel| channel.reduce_ops);
+    field(ops, offset_of!(ContextHeader, link_reduce_ops))?;
     let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
     field(!context.threads.is_empty(), offset_of!(ContextHeader, threads))?;
     field(count(context.regions.len()) == header.ranks, offset_of!(ContextHeader, regions))?;

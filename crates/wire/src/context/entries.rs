@@ -68,8 +68,13 @@ pub struct ContextHeader {
     pub channels: TableRef,
     /// Name of the communicator for messages, NUL-terminated UTF-8. It identifies nothing.
     pub name: [u8; 64],
+    /// Types that every link of every rank reduces, bit per data type number: the same at all ranks, whose scratch
+    /// buffers are laid out by it.
+    pub link_reduce_types: u32,
+    /// Reductions that every link of every rank does, bit per reduction number.
+    pub link_reduce_ops: u32,
     /// Zero.
-    pub reserved: [u64; 2],
+    pub reserved: u64,
 }
 const _: () = assert!(size_of::<ContextHeader>() == 208);
 const _: () =

@@ -143,7 +143,16 @@ const FIELD_CASES: &[FieldCase] = &[
     ("113: name without terminator", EIGHT_RANKS, |t| t.header.name = [b'x'; 64], FIELD, 128),
     ("114: name with interior NUL", EIGHT_RANKS, |t| t.header.name[63] = 1, FIELD, 128),
     ("name that is not UTF-8", EIGHT_RANKS, |t| t.header.name[0] = 0xff, FIELD, 128),
-    ("110: reserved word of the header", EIGHT_RANKS, |t| t.header.reserved[1] = 1, RESERVED, 192),
+    ("110: reserved word of the header", EIGHT_RANKS, |t| t.header.reserved = 1, RESERVED, 200),
+    ("links reduce a type that cannot be", EIGHT_RANKS, |t| t.header.link_reduce_types = 1 << 14, FIELD, 192),
+    ("links reduce what one does not", EIGHT_RANKS, |t| t.header.link_reduce_types = 1 << 5, FIELD, 192),
+    (
+        "links do a reduction that does not exist",
+        EIGHT_RANKS,
+        |t| t.header.link_reduce_ops = 1 << 4,
+        FIELD,
+        196,
+    ),
     ("no thread", EIGHT_RANKS, |t| t.threads.clear(), FIELD, 80),
     (
         "110: reserved half word of a thread",

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use aicpu_wire::context::{ChannelEntry, ContextHeader, RegionEntry, TableRef, ThreadEntry};
 use aicpu_wire::launch::{Algorithm, Buffer, ElementRange, OpKind, PeerBuffer, Staging, VectorRow};
 use aicpu_wire::npu::{self, ChannelSlot, Protocol, QueueSlot, RegionSlot, Status};
+use aicpu_wire::param::KernelParam;
 use aicpu_wire::program::{ProgramEntry, ProgramHeader, ProgramOperand};
 use aicpu_wire::script::{ScriptEntry, ScriptHeader};
 use aicpu_wire::{
@@ -61,11 +62,12 @@ macro_rules! layouts {
     };
 }
 
-fn layouts() -> [Layout; 23] {
+fn layouts() -> [Layout; 24] {
     layouts! {
         ContextHeader {
             magic abi_major abi_minor total_len header_crc body_crc instance epoch rank ranks device
-            topology_digest sdma_max_len sdma_reduce_types sdma_reduce_ops threads regions channels name reserved
+            topology_digest sdma_max_len sdma_reduce_types sdma_reduce_ops threads regions channels name
+            link_reduce_types link_reduce_ops reserved
         }
         TableRef { offset count stride reserved }
         ThreadEntry { ring depth queue reserved notify_base notify_count reserved1 }
@@ -106,6 +108,10 @@ fn layouts() -> [Layout; 23] {
         TraceEvent { time_ns sequence kind detail queue first second }
         RegionSlot { addr len token access generation reserved }
         ChannelSlot { peer_npu connected protocol queue reduce_types reduce_ops max_len reserved }
+        KernelParam {
+            magic abi size args status threads channels thread_count channel_count host_thread memory mapped
+            memory_len flags acquire_ms comm reserved
+        }
         QueueSlot { ring depth kind reserved channel generation reserved1 reserved2 }
     }
 }
@@ -199,6 +205,8 @@ fn the_window_is_laid_out_as_documented() {
     let slots = |count: u64, size: usize| count * size as u64;
     let words = [
         ("LAUNCH_TAIL", npu::LAUNCH_TAIL, 8),
+        ("ABORTED", npu::ABORTED, 8),
+        ("OWNER", npu::OWNER, 16),
         ("LAUNCH_HEAD", npu::LAUNCH_HEAD, 8),
         ("HEARTBEAT", npu::HEARTBEAT, 8),
         ("KERNEL_STATE", npu::KERNEL_STATE, 8),

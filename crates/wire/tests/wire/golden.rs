@@ -102,7 +102,7 @@ fn golden_bytes_hold_what_the_specification_says() {
     assert_eq!(golden("cqe")[31], 1);
     let script = golden("script");
     assert_eq!(script.len(), 64 + 11 * 16);
-    assert_eq!(script[..16], *b"AICPUSCR\x01\x00\x01\x00\xf0\x00\x00\x00");
+    assert_eq!(script[..16], *b"AICPUSCR\x01\x00\x00\x00\xf0\x00\x00\x00");
     assert_eq!(script[24..48], [11, 0, 0, 0, 5, 3, 0, 0, 7, 5, 0, 0, 1, 0, 4, 0, 5, 0, 8, 0, 9, 7, 2, 1]);
     assert_eq!(
         script[64..80],

@@ -9,6 +9,7 @@ mod descriptors;
 mod document;
 mod golden;
 mod launch;
+mod param;
 mod program;
 mod samples;
 mod script;

@@ -61,7 +61,9 @@ fn each_fault_has_its_code_also_under_a_right_digest() {
     );
     assert_eq!(refused(&|_, entries| entries[10].reserved1 = 1), entry(10), "reserved");
     assert_eq!(refused(&|_, entries| entries[0].memory = 0x30), entry(0), "no buffer");
-    let (header, _) = script();
+    let (header, mut entries) = script();
+    entries[0].part ^= 1;
+    assert_eq!(Script::new(&header, &entries).unwrap_err(), (ErrorCode::SCRIPT_DIGEST, 0), "changed since");
     let many = vec![ScriptEntry::default(); MAX_ENTRIES + 1];
     assert_eq!(header.sealed(&many), Err(ErrorCode::SCRIPT_CAPACITY));
 }

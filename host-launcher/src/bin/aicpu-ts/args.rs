@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use host_launcher::faults::Fault;
 use host_launcher::traffic::Traffic;
 use wire::launch::{Algorithm, CacheMode, Staging};
 use wire::{DataType, ReduceOp};
@@ -29,12 +30,29 @@ pub(crate) enum Command {
     /// Show every candidate for an operation with its modelled time, and why one is chosen; with --cache, why launches
     /// hit or miss
     Explain(ExplainArgs),
+    /// Simulate whole lives of a cluster under virtual time, with faults
+    Sim(SimArgs),
+    /// Print the faults that run and sim can put in
+    Faults,
     /// Print how the ranks are connected
     Topo(WorldArgs),
-    /// Explain dumps of a failed run: the rank at the root, who waits for whom, what each rank did last
+    /// Explain the dumps of a failed run
     Diagnose(DiagnoseArgs),
     /// Print the settings in force, where each comes from and why it differs from what was asked
     Env,
+    /// Look at kernels
+    #[command(subcommand)]
+    Image(ImageCommand),
+}
+
+/// What can be done with kernels.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Print what a kernel file is (image or shared object), what it needs, and what a loader would refuse
+    Inspect {
+        /// The file
+        file: PathBuf,
+    },
 }
 
 /// Which ranks there are.
@@ -107,6 +125,9 @@ pub(crate) struct OperationArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) operation: OperationArgs,
+    /// Algorithm from a file, MSCCL XML
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["algo", "levels", "staging"])]
+    pub(crate) algo_file: Option<PathBuf>,
     /// Machine that algorithms are chosen for: a built-in profile or a file; the software NPUs' own by default
     #[arg(long, value_name = "PROFILE", default_value = DEFAULT_PROFILE)]
     pub(crate) profile: String,
@@ -142,12 +163,16 @@ pub(crate) struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=128)
     )]
     pub(crate) capture: Option<u32>,
-    /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT
+    /// How long an operation may take, milliseconds; default: HCCL_EXEC_TIMEOUT, with --fault 2000
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
     /// Write a dump of every rank to this folder when the operation fails, for `aicpu-ts diagnose`
     #[arg(long, value_name = "DIR")]
     pub(crate) dump: Option<PathBuf>,
+    /// Put in this fault, repeatable: KIND[:rank=R,setting=value,…][@step=…,task=…,…]; see `aicpu-ts faults`. Without a
+    /// rank, the seed chooses one
+    #[arg(long, value_name = "FAULT", value_parser = Fault::parse)]
+    pub(crate) fault: Vec<Fault>,
 }
 
 /// What to explain.
@@ -277,6 +302,42 @@ fn parse_level(text: &str) -> Result<Level, String> {
         "mesh" => Ok(Level(Some(Algorithm::MeshTwoShot))),
         _ => parse_algorithm(text).map(|algorithm| Level(Some(algorithm))),
     }
+}
+
+/// What to simulate. The seed chooses what is not given, and chooses it the same whatever is.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SimArgs {
+    /// The seed, or with --seeds the first, decimal or 0x-hexadecimal
+    #[arg(long, value_name = "SEED", default_value = "0", value_parser = parse_seed)]
+    pub(crate) seed: u64,
+    /// Play so many seeds and print totals
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: Option<u64>,
+    /// Number of ranks; default: 2 to 6
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128), allow_negative_numbers = true)]
+    pub(crate) ranks: Option<u32>,
+    /// Operations one after another, at most; default: up to 3
+    #[arg(long, value_name = "N")]
+    pub(crate) operations: Option<usize>,
+    /// Elements per rank, at most; default: up to 512
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Faults chosen by the seed, at most, in nine of ten seeds
+    #[arg(long, value_name = "MOST", default_value_t = 0, conflicts_with = "fault")]
+    pub(crate) faults: u32,
+    /// Put in this fault, repeatable: KIND[:rank=R,setting=value,…][@step=…,task=…,…]; see `aicpu-ts faults`
+    #[arg(long, value_name = "FAULT", value_parser = Fault::parse)]
+    pub(crate) fault: Vec<Fault>,
+    /// How long an operation may take, milliseconds of virtual time
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout: u64,
+    /// Threads that play seeds
+    #[arg(long, value_name = "N", default_value_t = default_jobs())]
+    pub(crate) jobs: usize,
+}
+
+fn default_jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// What runs the kernels.

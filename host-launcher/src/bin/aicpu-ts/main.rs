@@ -7,8 +7,10 @@ mod args;
 mod diagnose;
 mod env;
 mod explain;
+mod image;
 mod output;
 mod run;
+mod sim;
 mod topo;
 mod verify;
 
@@ -29,7 +31,10 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::explain(args, &mut output),
         Command::Topo(args) => topo::topo(args, &mut output),
         Command::Diagnose(args) => diagnose::diagnose(args, &mut output),
+        Command::Sim(args) => sim::sim(args, &mut output),
+        Command::Faults => sim::faults(&mut output),
         Command::Env => env::env(&mut output),
+        Command::Image(command) => image::image(command, &mut output),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,7 +49,7 @@ fn main() -> ExitCode {
 fn exit_code(error: &Error) -> ExitCode {
     use wire::ErrorCode;
     match error.code() {
-        ErrorCode::ARGUMENT_VALUE | ErrorCode::RANKS_RANGE => ExitCode::from(2),
+        ErrorCode::ARGUMENT_VALUE | ErrorCode::RANKS_RANGE | ErrorCode::PROFILE => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     }
 }

@@ -9,11 +9,13 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(crate) struct Output {
     json: bool,
+    /// What is known besides the failure: name, value, text.
+    notes: Vec<(&'static str, Value, String)>,
 }
 
 impl Output {
     pub(crate) fn new(json: bool) -> Self {
-        Self { json }
+        Self { json, notes: Vec::new() }
     }
 
     /// Returns whether results are JSON lines.
@@ -39,10 +41,15 @@ impl Output {
         self.text(&format!("{value}\n"));
     }
 
+    /// Adds something to the failure that is reported last: a field of its JSON object, a line below its block.
+    pub(crate) fn note(&mut self, name: &'static str, value: Value, text: &str) {
+        self.notes.push((name, value, text.to_owned()));
+    }
+
     /// Reports a failure: the block on standard error, and with --json the same facts as a line on standard output.
     pub(crate) fn failure(&mut self, error: &Error) {
         if self.json {
-            let fields = match error.diagnosis() {
+            let mut fields = match error.diagnosis() {
                 Some(report) => serde_json::to_value(report).unwrap_or_default(),
                 None => json!({
                     "code": error.code().0,
@@ -57,8 +64,14 @@ impl Output {
                     "effect": error.code().info().map(|info| info.effect.sentence()),
                 }),
             };
+            for (name, value, _) in &self.notes {
+                fields[*name] = value.clone();
+            }
             self.line(&fields);
         }
         eprintln!("{error}");
+        for (name, _, text) in &self.notes {
+            eprintln!("  {name:<8} {text}");
+        }
     }
 }

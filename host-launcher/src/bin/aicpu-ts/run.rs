@@ -7,6 +7,7 @@ use comfy_table::{Table, presets};
 use host_launcher::algorithm_file;
 use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Communicator, Config, Operation};
+use host_launcher::faults::Conduct;
 use host_launcher::image::Image;
 use host_launcher::qemu::Options;
 use host_launcher::qemu::log::{LogStream, LogTable};
@@ -17,12 +18,16 @@ use host_launcher::settings::{ExpansionMode, Settings};
 use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
 use wire::launch::{CacheMode, OpKind};
 use wire::{ErrorCode, ReduceOp};
 
 use crate::args::{AicpuKind, OperationArgs, RunArgs};
 use crate::output::Output;
 use crate::topo::world;
+
+/// How long an operation with a fault in it may take, unless it is said.
+const FAULT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &RunArgs, output: &mut Output) -> Result<()> {
     let settings = Settings::from_env(std::env::vars_os())?;
@@ -33,7 +38,7 @@ pub(crate) fn run(args: &RunArgs, output: &mut Output) -> Result<()> {
     let (operation, why) = operation(&args.operation, &args.profile, &topology, &settings)?;
     let buffer_bytes = *settings.buffer_bytes.value();
     let config = config(args, &settings, buffer_bytes);
-    let summary = carry_out(args, topology, operation, why, config)?;
+    let summary = carry_out(args, topology, operation, why, config, output)?;
     if output.is_json() {
         output.line(&serde_json::to_value(&summary).unwrap_or_default());
     } else {
@@ -45,6 +50,8 @@ pub(crate) fn run(args: &RunArgs, output: &mut Output) -> Result<()> {
 fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
     let (timeout, timeout_source) = match args.timeout {
         Some(millis) => (Duration::from_millis(millis), "--timeout".to_owned()),
+        // Nobody who puts a fault in wants to wait half an hour for it.
+        None if !args.fault.is_empty() => (FAULT_TIMEOUT, "--fault without --timeout".to_owned()),
         None => {
             (*settings.exec_timeout.value(), format!("HCCL_EXEC_TIMEOUT, {}", settings.exec_timeout.origin()))
         }
@@ -132,6 +139,7 @@ fn carry_out(
     operation: Operation,
     why: String,
     config: Config,
+    output: &mut Output,
 ) -> Result<Summary> {
     let aicpu = match args.aicpu {
         AicpuKind::Thread => Aicpu::Thread,
@@ -152,7 +160,7 @@ fn carry_out(
             )
         })?;
     let cluster = Cluster::start(topology, memory, &aicpu)?;
-    let comm = Communicator::create(&cluster, config)?;
+    let comm = Communicator::create(&cluster, config.clone())?;
     let chunk = comm.chunk_elements(&operation, args.operation.in_place)?;
     let setup = Setup {
         chunk,
@@ -161,7 +169,9 @@ fn carry_out(
         buffers: args.rotate_buffers,
         capture: args.capture.unwrap_or(0),
     };
-    let mut run = Run::prepare(&cluster, comm, operation, &setup)?;
+    let retry = comm.retry(&operation, args.operation.in_place)?;
+    let mut run = Run::prepare(&cluster, comm, operation.clone(), &setup)?;
+    run.behave(arrange(args, &cluster)?);
     let bar = progress(args.steps);
     let mut logs: Vec<LogStream<'_>> =
         texts.iter().flat_map(|texts| (0..cluster.topology().ranks()).map(|_| texts.stream())).collect();
@@ -172,7 +182,47 @@ fn carry_out(
     });
     print_logs();
     bar.finish_and_clear();
+    if summary.is_err() && !args.fault.is_empty() {
+        output.note("retry", json!(retry), &retry.to_string());
+        let recovery = recover(&cluster, run, config, operation, &setup);
+        let text = match &recovery {
+            Ok(()) => "a new communicator has carried the operation out, every byte right".to_owned(),
+            Err(error) => format!("a new communicator: {error}"),
+        };
+        output.note("recovered", recovery.is_ok().into(), &text);
+    }
     summary
+}
+
+/// Arranges the faults that were asked for.
+fn arrange(args: &RunArgs, cluster: &Cluster) -> Result<Conduct> {
+    let mut conduct = Conduct::default();
+    let mut dice = fastrand::Rng::with_seed(args.operation.seed);
+    for fault in &args.fault {
+        let fault = fault.placed(cluster.topology().ranks(), &mut dice);
+        if !fault.apply(cluster, &mut conduct) {
+            let message = format!("--fault {fault}: there are {} ranks", cluster.topology().ranks());
+            return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
+        }
+    }
+    Ok(conduct)
+}
+
+/// Goes on after a failure as a process would: gives everything back, takes the faults out, and starts anew.
+fn recover(
+    cluster: &Cluster,
+    run: Run<'_>,
+    config: Config,
+    operation: Operation,
+    setup: &Setup,
+) -> Result<()> {
+    run.abandon()?;
+    (0..cluster.topology().ranks()).try_for_each(|rank| cluster.repair(rank))?;
+    let timeout = config.timeout.max(Duration::from_secs(20));
+    let comm = Communicator::create(cluster, Config { timeout, ..config })?;
+    let mut run = Run::prepare(cluster, comm, operation, setup)?;
+    run.step()?;
+    run.end()?.destroy()
 }
 
 /// Prints what the kernels have logged since the last time.

@@ -3,7 +3,7 @@
 use comfy_table::{Table, presets};
 use graph_verifier::{Counterexample, Obligation, Place, Proof};
 use host_launcher::communicator::Operation;
-use host_launcher::prove::{Case, Verdict};
+use host_launcher::prove::{Case, Verdict, check_size};
 use host_launcher::settings::Settings;
 use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
@@ -22,6 +22,8 @@ type Proved = (Operation, Verdict);
 pub(crate) fn verify(args: &VerifyArgs, output: &mut Output) -> Result<()> {
     let settings = Settings::from_env(std::env::vars_os())?;
     let topology = world(&args.operation.world)?;
+    // Before anything is chosen, which takes long for very many ranks.
+    check_size(topology.ranks(), 1)?;
     let prove = |what: &OperationArgs| -> Result<Proved> {
         let (operation, _) = run::operation(what, DEFAULT_PROFILE, &topology, &settings)?;
         let operation = Operation { chunk: args.chunk, ..operation };

@@ -3,6 +3,8 @@
 //! The kernel's own rules are asked ([`cache_key`]): the key of each launch on rank 0, and the reasons of a bypass.
 //! What would be recorded is recorded, so that the next launch meets it. No device is started.
 
+use std::collections::HashMap;
+
 use aicpu_kernel::Sizes;
 use aicpu_kernel::cache_key::{self, Surroundings};
 use clap::Parser;
@@ -13,9 +15,9 @@ use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
 use serde_json::{Value, json};
 use task_cache::{Directory, Explanation, Limits, Reasons};
-use templates::Tables;
+use templates::{Plan, PlanError, Shape};
 use wire::context::{ChannelEntry, ContextHeader};
-use wire::launch::{Buffer, Launch};
+use wire::launch::{Algorithm, Buffer, Launch, Staging};
 use wire::{DeviceAddr, ErrorCode};
 
 use crate::args::{CachePolicy, ExplainArgs, ThenArgs};
@@ -33,6 +35,8 @@ struct Observer<'a> {
     header: ContextHeader,
     channels: Vec<ChannelEntry>,
     policy: CachePolicy,
+    /// Scratch that each algorithm and staging has got so far, bytes: it grows, and is kept.
+    scratch: HashMap<(Algorithm, Staging), u64>,
 }
 
 pub(super) fn explain(
@@ -94,6 +98,7 @@ impl<'a> Observer<'a> {
             header,
             channels: topology.channels(0).map(channel).collect(),
             policy,
+            scratch: HashMap::new(),
         })
     }
 
@@ -103,24 +108,29 @@ impl<'a> Observer<'a> {
         let ranks = self.selector.machine().topology().ranks();
         let candidate = host_launcher::select::Candidate { algorithm, levels, staging };
         let operation = operation(question, ranks, candidate);
-        let plan = self.selector.machine().plan(&operation, 0, question.in_place).map_err(|error| {
+        let refused = |error: PlanError| {
             let message = error.code.info().map_or("refused", |info| info.summary);
             Error::new(error.code, format!("{operation}: {message}"))
-        })?;
+        };
+        let machine = self.selector.machine();
+        let attached = machine.tables(&operation, 0);
+        let alone = machine.plan(&operation, 0, question.in_place).map_err(refused)?;
+        let scratch = self.scratch.entry((algorithm, staging)).or_default();
+        *scratch = alone.shape().scratch_len.max(*scratch);
+        let shape = Shape { scratch_len: *scratch, ..*alone.shape() };
+        let plan = Plan::new(&shape, &attached).map_err(refused)?;
         // Each algorithm, staging and size of scratch has resources of its own, which a context stands for.
         self.header.header_crc = u32::from(algorithm as u8) << 8 | u32::from(staging as u8);
         self.header.body_crc = plan.shape().scratch_len.trailing_zeros();
         let around = Surroundings {
             header: &self.header,
             channels: &self.channels,
-            longest: self.selector.machine().longest_transfer(),
+            longest: machine.longest_transfer(),
         };
         let (input, output) = operation.buffer_bytes(0, ranks)?;
         let launch = launch(&operation, self.policy, question.in_place, input, output);
         let reasons = cache_key::judge(&launch, &plan, &around);
-        let rows = operation.vector.as_ref().map_or(&[][..], |vector| vector.rows(0));
-        let tables = Tables { vector: rows, ..Tables::default() };
-        let Some(wanted) = cache_key::of(&launch, &plan, &around, &tables, 0, &mut self.sizes) else {
+        let Some(wanted) = cache_key::of(&launch, &plan, &around, &attached, 0, Some(&mut self.sizes)) else {
             return Ok((operation, Explanation::Bypassed(reasons)));
         };
         let explanation = self.directory.explain(&wanted.key, Reasons::NONE);

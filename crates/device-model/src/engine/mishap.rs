@@ -1,0 +1,135 @@
+//! Faults arranged at tasks: when one strikes, and what it leaves behind.
+//!
+//! An NPU without faults pays one comparison per task for this.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use wire::{ErrorCode, Sqe};
+
+use crate::fabric::Fabric;
+use crate::fault::{Mishap, When};
+
+/// What a fault does to the task that it struck, or to its NPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blow {
+    /// The NPU is dead.
+    Dead,
+    /// Nothing happens on this NPU until then.
+    Paused(Instant),
+    /// The queue does not know of the task any more.
+    Unheard,
+    /// The task fails.
+    Failed(ErrorCode),
+    /// The task is executed, and something about it is wrong.
+    Spoilt,
+}
+
+/// A signal that comes once more.
+#[derive(Clone, Copy, Debug)]
+struct Echo {
+    due: Instant,
+    npu: u32,
+    notify: u32,
+}
+
+/// The faults of one NPU.
+#[derive(Debug, Default)]
+pub(super) struct Mishaps {
+    armed: Vec<(When, Mishap)>,
+    /// The next signal is lost, or comes again after a while.
+    signal: Option<Mishap>,
+    /// The next bytes are wrong.
+    flip: Option<(u64, bool)>,
+    /// How much longer every task takes.
+    drag: Option<Duration>,
+    echoes: Vec<Echo>,
+}
+
+impl Mishaps {
+    pub(super) fn arm(&mut self, when: When, mishap: Mishap) {
+        self.armed.push((when, mishap));
+    }
+
+    /// Returns whether a task has to be looked at.
+    #[inline]
+    pub(super) fn is_armed(&self) -> bool {
+        !self.armed.is_empty()
+    }
+
+    /// Returns what happens to a task that has come to the head of its queue.
+    #[cold]
+    pub(super) fn strike(&mut self, task: &Sqe, fabric: &Fabric, npu: u32) -> Option<Blow> {
+        let meant = |(when, mishap): &(When, Mishap)| mishap.can_happen_to(task) && when.means(task);
+        let index = self.armed.iter_mut().position(|armed| {
+            let spared = meant(armed) && armed.0.spared > 0;
+            armed.0.spared -= u32::from(spared);
+            meant(armed) && !spared
+        })?;
+        let (_, mishap) = self.armed.remove(index);
+        let now = fabric.clock().now();
+        Some(match mishap {
+            Mishap::Kill => Blow::Dead,
+            Mishap::Pause(time) => Blow::Paused(now + time),
+            Mishap::LoseDoorbell => Blow::Unheard,
+            Mishap::Fail(code) => Blow::Failed(code),
+            Mishap::Slow(time) => {
+                self.drag = Some(time);
+                Blow::Spoilt
+            }
+            Mishap::LoseSignal | Mishap::RepeatSignal(_) => {
+                self.signal = Some(mishap);
+                Blow::Spoilt
+            }
+            Mishap::FlipBit { bit, detected } => {
+                self.flip = Some((bit, detected));
+                Blow::Spoilt
+            }
+            Mishap::CutLink => {
+                fabric.links().cut(npu, u32::from(task.peer));
+                Blow::Spoilt
+            }
+        })
+    }
+
+    /// Returns until when the NPU is busy with the task just done.
+    #[inline]
+    pub(super) fn drag(&self, fabric: &Fabric) -> Option<Instant> {
+        self.drag.map(|time| fabric.clock().now() + time)
+    }
+
+    /// Returns whether the signal being sent is lost, after arranging that it comes again where it does.
+    #[inline]
+    pub(super) fn loses_signal(&mut self, fabric: &Fabric, npu: u32, notify: u32) -> bool {
+        match self.signal.take() {
+            Some(Mishap::RepeatSignal(later)) => {
+                self.echoes.push(Echo { due: fabric.clock().now() + later, npu, notify });
+                false
+            }
+            signal => signal.is_some(),
+        }
+    }
+
+    /// Returns which bit of the bytes just moved is wrong, and whether the link shows it.
+    #[inline]
+    pub(super) fn flip(&mut self) -> Option<(u64, bool)> {
+        self.flip.take()
+    }
+
+    #[inline]
+    pub(super) fn has_echoes(&self) -> bool {
+        !self.echoes.is_empty()
+    }
+
+    /// Returns a notify whose signal comes once more now.
+    pub(super) fn echo(&mut self, now: Instant) -> Option<(u32, u32)> {
+        let index = self.echoes.iter().position(|echo| echo.due <= now)?;
+        let Echo { npu, notify, .. } = self.echoes.swap_remove(index);
+        Some((npu, notify))
+    }
+
+    /// Returns when the next signal comes once more.
+    pub(super) fn next_echo(&self) -> Option<Instant> {
+        self.echoes.iter().map(|echo| echo.due).min()
+    }
+}

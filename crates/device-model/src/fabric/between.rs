@@ -1,0 +1,85 @@
+//! What is between the NPUs of this process: hints that save polling, signals to be lost, links that are cut.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Signals between the engines of this process.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    /// Per NPU: it got a notify since somebody last looked after it.
+    ready: Box<[AtomicBool]>,
+    /// Per NPU: 1 + the notify whose next record is to be lost, 0 for none.
+    lost: Box<[AtomicU32]>,
+}
+
+impl Signals {
+    pub(super) fn new(npus: u32) -> Self {
+        let ready = (0..npus).map(|_| AtomicBool::new(false)).collect();
+        Self { ready, lost: (0..npus).map(|_| AtomicU32::new(0)).collect() }
+    }
+
+    /// Marks an NPU as worth looking after.
+    #[inline]
+    pub(crate) fn mark(&self, npu: u32) {
+        // ORDER: a hint. Whoever takes it still loads the notify or doorbell with acquire order, and a hint that is
+        // lost between two threads costs one look at every NPU.
+        self.ready[npu as usize].store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the mark of the first marked NPU at or after `from`, going round.
+    #[inline]
+    pub(crate) fn take(&self, from: u32) -> Option<u32> {
+        let (before, after) = self.ready.split_at_checked(from as usize)?;
+        let found = after.iter().chain(before).position(|ready| ready.load(Ordering::Relaxed))?;
+        let npu = (from as usize + found) % self.ready.len();
+        self.ready[npu].store(false, Ordering::Relaxed);
+        u32::try_from(npu).ok()
+    }
+
+    /// Arranges that the next record of `notify` at `npu` is lost.
+    pub(crate) fn lose(&self, npu: u32, notify: u32) {
+        self.lost[npu as usize].store(notify.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns whether this record of `notify` at `npu` is to be lost; each arrangement holds once.
+    #[inline]
+    pub(crate) fn loses(&self, npu: u32, notify: u32) -> bool {
+        let lost = &self.lost[npu as usize];
+        let armed = notify.wrapping_add(1);
+        lost.load(Ordering::Relaxed) == armed
+            && lost.compare_exchange(armed, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// Links between NPUs that are cut.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    any: AtomicBool,
+    cut: Mutex<Vec<[u32; 2]>>,
+}
+
+impl Links {
+    fn list(&self) -> MutexGuard<'_, Vec<[u32; 2]>> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts the link between two NPUs.
+    pub(crate) fn cut(&self, a: u32, b: u32) {
+        self.list().push([a.min(b), a.max(b)]);
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the link between two NPUs is cut.
+    #[inline]
+    pub(crate) fn is_cut(&self, a: u32, b: u32) -> bool {
+        // ORDER: a cut has no place in the order of anything else.
+        self.any.load(Ordering::Relaxed) && self.list().contains(&[a.min(b), a.max(b)])
+    }
+
+    /// Mends all links of an NPU.
+    pub(crate) fn mend(&self, npu: u32) {
+        let mut cut = self.list();
+        cut.retain(|ends| !ends.contains(&npu));
+        self.any.store(!cut.is_empty(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,82 @@
+//! What a simulated fabric has besides its memory: a clock, a source of chance, signals and stores under way.
+//!
+//! A simulation is one thread, one seed. Everything that silicon may do sooner or later is under way for a while here:
+//! a signal between NPUs ([`Air`]), a store of an AI CPU ([`store_buffer`]), a transfer, which moves in pieces. The
+//! scheduler (`machine::steps`) decides what happens next. The same seed gives the same events in the same order, and
+//! [`Simulation::digest`] says so in one number.
+//!
+//! Nothing here executes a descriptor: engines and kernels are those of any other fabric.
+
+mod air;
+pub(crate) mod store_buffer;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fastrand::Rng;
+
+use crate::clock::Clock;
+pub(crate) use air::Air;
+use store_buffer::StoreBuffer;
+
+/// What is under way in a simulated fabric.
+#[derive(Debug)]
+pub(crate) struct Simulation {
+    clock: Clock,
+    dice: Mutex<Rng>,
+    air: Mutex<Air>,
+    /// The store buffer of each NPU's AI CPU.
+    stores: Box<[Mutex<StoreBuffer>]>,
+    digest: Mutex<u64>,
+}
+
+/// Locks what only one thread uses: a panic elsewhere left it whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Simulation {
+    pub(crate) fn new(npus: u32, seed: u64) -> Self {
+        Self {
+            clock: Clock::simulated(),
+            dice: Mutex::new(Rng::with_seed(seed)),
+            air: Mutex::default(),
+            stores: (0..npus).map(|_| Mutex::default()).collect(),
+            digest: Mutex::new(seed),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn dice(&self) -> MutexGuard<'_, Rng> {
+        lock(&self.dice)
+    }
+
+    pub(crate) fn air(&self) -> MutexGuard<'_, Air> {
+        lock(&self.air)
+    }
+
+    /// Returns the store buffer of an NPU's AI CPU.
+    pub(crate) fn stores(&self, npu: u32) -> MutexGuard<'_, StoreBuffer> {
+        lock(&self.stores[npu as usize])
+    }
+
+    /// Notes an event: what, where, and a number that says more.
+    pub(crate) fn note(&self, what: u64, npu: u32, detail: u64) {
+        let mut digest = lock(&self.digest);
+        for word in [what << 32 | u64::from(npu), detail, self.clock.now_ns()] {
+            *digest = (*digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        }
+    }
+
+    /// Returns a number that depends on every event so far, and its time.
+    pub(crate) fn digest(&self) -> u64 {
+        *lock(&self.digest)
+    }
+
+    /// Returns whether no signal and no store is under way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.air().is_empty() && self.stores.iter().all(|stores| lock(stores).is_empty())
+    }
+}

@@ -1,0 +1,239 @@
+//! Faults as users name them: what, at which rank, at which task.
+//!
+//! `kill:rank=2@step=1` is a kind, what it needs to know, and the task it happens at. [`Fault::parse`] reads one,
+//! [`Fault::apply`] arranges it on a cluster, and what a host does wrong (a rank that launches something else, or
+//! nothing) becomes [`Conduct`] of a run. What a fault does to a device is `device_model::fault`.
+
+mod kinds;
+mod parse;
+
+use core::fmt;
+use core::time::Duration;
+
+use device_model::fault::{Fault as DeviceFault, Mishap, When};
+use fastrand::Rng;
+use wire::ErrorCode;
+
+use crate::cluster::Cluster;
+use crate::communicator::Operation;
+pub use kinds::{KINDS, KindInfo};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The NPU dies, AI CPU and all.
+    Kill,
+    /// NPU and AI CPU stand still for a while.
+    Pause(Duration),
+    /// Every task takes that much longer.
+    Slow(Duration),
+    /// A signal is lost.
+    DropNotify,
+    /// A signal comes a second time, that much later.
+    DuplicateNotify(Duration),
+    /// A doorbell is lost.
+    LoseDoorbell,
+    /// A task fails.
+    Fail(ErrorCode),
+    /// A bit is wrong where a task has moved bytes to.
+    FlipBit {
+        /// Which bit, modulo their number.
+        bit: u64,
+        /// Nothing on the device notices: the bit is wrong behind the check code of the link.
+        silent: bool,
+    },
+    /// The link to a task's peer is cut.
+    CutLink,
+    /// The rank launches something else than the others.
+    Mismatch(Argument),
+    /// The rank does not launch.
+    Absent,
+    /// The host aborts the communicator that long after the launches.
+    Abort(Duration),
+    /// The host suspends the communicator that long after the launches, resumes it, and repeats the operation.
+    Suspend(Duration),
+    /// The driver finds no memory at the n-th request from the fault on, counted from 1.
+    Exhaust(u64),
+}
+
+/// An argument that one rank has wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// One element fewer.
+    Count,
+    /// Another data type of the same size.
+    Dtype,
+    /// Another reduction.
+    Reduce,
+}
+
+/// What a host does in the middle of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interruption {
+    /// Aborts the communicator.
+    Abort,
+    /// Suspends it, resumes it, and repeats the operation.
+    Suspend,
+}
+
+/// A fault at a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The rank; `None` for one that the seed chooses.
+    pub rank: Option<u32>,
+    /// What goes wrong there.
+    pub kind: Kind,
+    /// At which of its tasks.
+    pub when: When,
+}
+
+/// How the hosts of a run behave.
+#[derive(Clone, Debug, Default)]
+pub struct Conduct {
+    /// Ranks that launch an operation of their own.
+    pub mismatches: Vec<(u32, Argument)>,
+    /// Ranks that do not launch.
+    pub absent: Vec<u32>,
+    /// The host interrupts the next step, that long after its launches.
+    pub interruption: Option<(Interruption, Duration)>,
+    /// Chooses the order of the ranks and the time between their launches; without it they launch at once, by rank.
+    pub dice: Option<Rng>,
+}
+
+impl Conduct {
+    /// Returns what a rank launches where the others launch `operation`; `None` for nothing.
+    #[must_use]
+    pub fn of(&self, rank: u32, operation: &Operation) -> Option<Operation> {
+        if self.absent.contains(&rank) {
+            return None;
+        }
+        let wrong = self.mismatches.iter().find(|(other, _)| *other == rank);
+        Some(wrong.map_or_else(|| operation.clone(), |(_, argument)| argument.mistaken(operation)))
+    }
+}
+
+impl Fault {
+    /// Returns the fault with a rank, the seed's choice where it has none.
+    #[must_use]
+    pub fn placed(self, ranks: u32, dice: &mut Rng) -> Self {
+        Self { rank: Some(self.rank.unwrap_or_else(|| dice.u32(..ranks.max(1)))), ..self }
+    }
+
+    /// Arranges the fault: on the device of its rank, or in the conduct of its host. A fault without a rank, or of a
+    /// rank that does not exist, is not arranged; returns whether it was.
+    pub fn apply(&self, cluster: &Cluster, conduct: &mut Conduct) -> bool {
+        let Some(rank) = self.rank.filter(|rank| *rank < cluster.topology().ranks()) else { return false };
+        let mishap = match self.kind {
+            Kind::Mismatch(argument) => {
+                conduct.mismatches.push((rank, argument));
+                return true;
+            }
+            Kind::Absent => {
+                conduct.absent.push(rank);
+                return true;
+            }
+            Kind::Abort(after) => {
+                conduct.interruption = Some((Interruption::Abort, after));
+                return true;
+            }
+            Kind::Suspend(after) => {
+                conduct.interruption = Some((Interruption::Suspend, after));
+                return true;
+            }
+            Kind::Exhaust(nth) => {
+                cluster.npu(rank).exhaust_at(Some(nth));
+                return true;
+            }
+            Kind::Kill => Mishap::Kill,
+            Kind::Pause(time) => Mishap::Pause(time),
+            Kind::Slow(time) => Mishap::Slow(time),
+            Kind::DropNotify => Mishap::LoseSignal,
+            Kind::DuplicateNotify(later) => Mishap::RepeatSignal(later),
+            Kind::LoseDoorbell => Mishap::LoseDoorbell,
+            Kind::Fail(code) => Mishap::Fail(code),
+            Kind::FlipBit { bit, silent } => Mishap::FlipBit { bit, detected: !silent },
+            Kind::CutLink => Mishap::CutLink,
+        };
+        cluster.machine().inject(cluster.npu(rank).index(), DeviceFault::At(self.when, mishap));
+        true
+    }
+}
+
+impl Argument {
+    /// Every argument.
+    pub const ALL: [Self; 3] = [Self::Count, Self::Dtype, Self::Reduce];
+
+    /// Returns the name users type.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Dtype => "dtype",
+            Self::Reduce => "reduce",
+        }
+    }
+
+    /// Returns an operation with this argument wrong, in buffers of the right one.
+    fn mistaken(self, operation: &Operation) -> Operation {
+        use wire::{DataType, ReduceOp};
+        let mut wrong = operation.clone();
+        match self {
+            // Where there is no count to get wrong, the type is.
+            Self::Count if operation.count == 0 => return Self::Dtype.mistaken(operation),
+            Self::Count => wrong.count = operation.count - 1,
+            Self::Dtype => {
+                let size = |dtype: DataType| (dtype.size_bytes(), dtype.can_reduce());
+                let other = DataType::ALL
+                    .iter()
+                    .find(|other| **other != operation.dtype && size(**other) == size(operation.dtype));
+                wrong.dtype = other.copied().unwrap_or(operation.dtype);
+            }
+            // An operation that does not reduce has none to get wrong; its count is.
+            Self::Reduce if !operation.op.reduces() => return Self::Count.mistaken(operation),
+            Self::Reduce => {
+                wrong.reduce = if operation.reduce == ReduceOp::Max { ReduceOp::Min } else { ReduceOp::Max };
+            }
+        }
+        wrong
+    }
+}
+
+/// Prints what [`Fault::parse`] reads.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut settings = Vec::new();
+        settings.extend(self.rank.map(|rank| format!("rank={rank}")));
+        match self.kind {
+            Kind::Pause(time)
+            | Kind::Slow(time)
+            | Kind::DuplicateNotify(time)
+            | Kind::Abort(time)
+            | Kind::Suspend(time) => {
+                settings.push(format!("us={}", time.as_micros()));
+            }
+            Kind::Fail(code) => settings.push(format!("code={}", code.0)),
+            Kind::FlipBit { bit, silent } => {
+                settings.push(format!("bit={bit}"));
+                settings.extend(silent.then(|| "silent=1".to_owned()));
+            }
+            Kind::Mismatch(argument) => settings.push(format!("what={}", argument.name())),
+            Kind::Exhaust(nth) => settings.push(format!("nth={nth}")),
+            _ => {}
+        }
+        f.write_str(self.kind.name())?;
+        if !settings.is_empty() {
+            write!(f, ":{}", settings.join(","))?;
+        }
+        let When { operation, step, task, peer, spared } = self.when;
+        let fields = [
+            ("operation", operation),
+            ("step", step.map(u32::from)),
+            ("task", task),
+            ("peer", peer.map(u32::from)),
+            ("nth", (spared > 0).then_some(spared.saturating_add(1))),
+        ];
+        let at = |(name, value): (&str, Option<u32>)| value.map(|value| format!("{name}={value}"));
+        let at: Vec<String> = fields.into_iter().filter_map(at).collect();
+        if at.is_empty() { Ok(()) } else { write!(f, "@{}", at.join(",")) }
+    }
+}

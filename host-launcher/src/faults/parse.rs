@@ -1,0 +1,142 @@
+//! From `kill:rank=2@step=1` to a fault.
+
+use core::str::FromStr;
+use core::time::Duration;
+
+use wire::ErrorCode;
+
+use super::{Argument, Fault, KINDS, Kind};
+use device_model::fault::When;
+
+impl Fault {
+    /// Reads a fault: `KIND[:setting=value,…][@operation=…,step=…,task=…,peer=…,nth=…]`.
+    ///
+    /// # Errors
+    /// What is wrong, and what is possible.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (what, at) = text.split_once('@').map_or((text, None), |(what, at)| (what, Some(at)));
+        let (name, settings) = what.split_once(':').map_or((what, None), |(name, rest)| (name, Some(rest)));
+        let kind = Kind::named(name).ok_or_else(|| {
+            let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+            format!("no fault is named {name:?}; there are {}", names.join(", "))
+        })?;
+        let mut fault = Self { rank: None, kind, when: When::default() };
+        for (key, value) in settings.into_iter().flat_map(pairs) {
+            fault.set(key, value)?;
+        }
+        if at.is_some() && KINDS.iter().any(|kind| kind.name == name && !kind.at_task) {
+            return Err(format!("{name} happens at no task, so it takes no @"));
+        }
+        for (key, value) in at.into_iter().flat_map(pairs) {
+            fault.set_place(key, value)?;
+        }
+        Ok(fault)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let micros = || number(key, value).map(Duration::from_micros);
+        match (key, &mut self.kind) {
+            ("rank", _) => self.rank = Some(number(key, value)?),
+            (
+                "us",
+                Kind::Pause(time)
+                | Kind::Slow(time)
+                | Kind::DuplicateNotify(time)
+                | Kind::Abort(time)
+                | Kind::Suspend(time),
+            ) => *time = micros()?,
+            ("code", Kind::Fail(code)) => {
+                *code = ErrorCode(number(key, value)?);
+                if code.info().is_none() {
+                    return Err(format!("code={value}: there is no such code; docs/errors.md lists them"));
+                }
+            }
+            ("bit", Kind::FlipBit { bit, .. }) => *bit = number(key, value)?,
+            ("silent", Kind::FlipBit { silent, .. }) => *silent = number::<u8>(key, value)? != 0,
+            ("nth", Kind::Exhaust(nth)) => *nth = number::<u64>(key, value)?.max(1),
+            ("what", Kind::Mismatch(what)) => {
+                let named = Argument::ALL.into_iter().find(|argument| argument.name() == value);
+                *what = named.ok_or_else(|| format!("what={value}: expected count, dtype or reduce"))?;
+            }
+            (_, kind) => return Err(format!("{} has no setting {key:?}", kind.name())),
+        }
+        Ok(())
+    }
+
+    fn set_place(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let when = &mut self.when;
+        match key {
+            "operation" => when.operation = Some(number(key, value)?),
+            "step" => when.step = Some(number(key, value)?),
+            "task" => when.task = Some(number(key, value)?),
+            "peer" => when.peer = Some(number(key, value)?),
+            "nth" => when.spared = number::<u32>(key, value)?.saturating_sub(1),
+            _ => return Err(format!("@{key}: expected operation, step, task, peer or nth")),
+        }
+        Ok(())
+    }
+}
+
+fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split(',').map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+fn number<T: FromStr>(key: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{key}={value}: expected a number that fits"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, KINDS};
+
+    #[test]
+    fn what_is_printed_is_what_was_read() {
+        for text in [
+            "kill:rank=2@step=1",
+            "pause:us=5",
+            "slow:rank=0,us=1000@operation=3",
+            "drop-notify:rank=1@step=0,peer=3,nth=4",
+            "duplicate-notify:rank=1,us=77@task=12",
+            "lose-doorbell:rank=1@nth=2",
+            "fail:rank=3,code=5206",
+            "flip-bit:rank=3,bit=12,silent=1",
+            "flip-bit:rank=3,bit=0@step=2",
+            "cut-link@peer=1",
+            "mismatch:rank=1,what=dtype",
+            "absent:rank=4294967295",
+            "abort:rank=0,us=3",
+            "suspend:rank=0,us=300",
+            "exhaust:rank=0,nth=3",
+        ] {
+            let text = text.replace("pause:us", "pause:rank=9,us");
+            assert_eq!(Fault::parse(&text).unwrap().to_string(), text);
+        }
+        for kind in KINDS {
+            let fault = Fault::parse(kind.name).unwrap();
+            assert_eq!(Fault::parse(&fault.to_string()), Ok(fault));
+            let defaults = kind.settings.split(',').filter(|setting| !setting.is_empty());
+            for setting in defaults {
+                assert_eq!(Fault::parse(&format!("{}:{setting}", kind.name)), Ok(fault), "{setting}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_does() {
+        for (text, says) in [
+            ("", "there are kill, pause"),
+            ("kil", "there are kill, pause"),
+            ("kill:us=3", "kill has no setting \"us\""),
+            ("kill:rank", "rank=: expected a number"),
+            ("kill:rank=-1", "rank=-1: expected a number"),
+            ("kill@when=3", "expected operation, step"),
+            ("fail:code=1", "there is no such code"),
+            ("fail:code=99999", "expected a number"),
+            ("mismatch:what=root", "expected count, dtype or reduce"),
+            ("absent@step=1", "takes no @"),
+        ] {
+            let error = Fault::parse(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Plays a scenario and judges it.
+
+use core::panic::AssertUnwindSafe;
+use core::time::Duration;
+use std::panic::catch_unwind;
+
+use device_model::driver::Usage;
+use fastrand::Rng;
+use wire::ErrorCode;
+use wire::launch::CacheMode;
+
+use super::scenario::{Part, Scenario};
+use super::verdict::{Blame, Played, Verdict};
+use crate::cluster::Cluster;
+use crate::communicator::{Communicator, Config};
+use crate::error::{Error, Result};
+use crate::faults::{Conduct, Fault, Kind};
+use crate::rank_table::RankTable;
+use crate::run::{Run, Setup, memory_for};
+use crate::topology::Topology;
+
+/// Upper bound of a communicator's scratch per rank, bytes.
+const SCRATCH: u64 = 64 << 10;
+/// How much later than its deadline a call may return: what its report takes to tell slow from stopped, and a step.
+const SLACK: Duration = Duration::from_millis(300);
+
+/// Within what time all ranks are out of an operation that is aborted.
+const ABORT: Duration = Duration::from_millis(100);
+
+/// Carries a scenario out. Never panics and never takes longer than its operations' deadlines.
+#[must_use]
+pub fn play(scenario: &Scenario) -> Played {
+    let failed = |verdict| Played {
+        verdict,
+        blame: Blame::None,
+        report: String::new(),
+        noticed: Duration::ZERO,
+        lasted: Duration::ZERO,
+        digest: 0,
+    };
+    match catch_unwind(AssertUnwindSafe(|| stage(scenario))) {
+        Ok(Ok(played)) => played,
+        Ok(Err(error)) => failed(Verdict::Unrecovered(error.to_string())),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            failed(Verdict::Panic(text.unwrap_or_default()))
+        }
+    }
+}
+
+/// How the operations of a scenario went.
+struct Course {
+    failure: Option<Error>,
+    /// How long the last step took, its report included.
+    noticed: Duration,
+}
+
+fn stage(scenario: &Scenario) -> Result<Played> {
+    let mut scenario = scenario.clone();
+    let topology = Topology::new(&RankTable::uniform(scenario.ranks, scenario.devices_per_server)?);
+    scenario.fit(&topology);
+    let memory = |part: &Part| memory_for(&part.operation, scenario.ranks, SCRATCH, 2).unwrap_or(0);
+    let memory = scenario.parts.iter().map(memory).max().unwrap_or(0);
+    let cluster = Cluster::simulate(topology, memory, scenario.seed)?;
+    let start = cluster.clock().now();
+    let before = usage(&cluster);
+    let Course { failure, noticed } = perform(&cluster, &scenario);
+    let failed_at = failure.as_ref();
+    let aborted = failed_at.is_some_and(|error| error.code() == ErrorCode::COMM_ABORTED);
+    let deadline = if aborted { abort_limit(&scenario.faults) } else { scenario.timeout + SLACK };
+    let late = noticed > deadline;
+    let mut verdict = match failed_at {
+        _ if late => Verdict::Hang(format!("a call that may take {deadline:?} took {noticed:?}")),
+        None => Verdict::Right,
+        Some(error) if error.code() == ErrorCode::RESULT_WRONG && is_undetectable(&scenario) => {
+            Verdict::Undetectable
+        }
+        Some(error) if error.code() == ErrorCode::RESULT_WRONG => Verdict::Silent(error.to_string()),
+        Some(error) => Verdict::Reported(error.code()),
+    };
+    let blame = blame(scenario.ranks, &scenario.faults, failed_at);
+    if !verdict.is_failure() {
+        (0..scenario.ranks).try_for_each(|rank| cluster.repair(rank))?;
+        if let Some(trouble) = aftermath(&cluster, &scenario, before, failed_at.is_some()) {
+            verdict = Verdict::Unrecovered(trouble);
+        }
+    }
+    Ok(Played {
+        verdict,
+        blame,
+        report: failure.map(|error| error.to_string()).unwrap_or_default(),
+        noticed,
+        lasted: cluster.clock().since(start),
+        digest: cluster.npu(0).fabric().event_digest(),
+    })
+}
+
+/// Returns how long a call that is aborted may take at most, from its launches on.
+fn abort_limit(faults: &[Fault]) -> Duration {
+    let after = faults.iter().filter_map(|fault| match fault.kind {
+        Kind::Abort(after) => Some(after),
+        _ => None,
+    });
+    // The launches themselves, one rank after another, come before.
+    after.max().unwrap_or_default() + ABORT + Duration::from_millis(1)
+}
+
+fn usage(cluster: &Cluster) -> Vec<Usage> {
+    (0..cluster.topology().ranks()).map(|rank| cluster.npu(rank).usage()).collect()
+}
+
+fn config(scenario: &Scenario, cache: CacheMode) -> Config {
+    Config {
+        name: "sim".to_owned(),
+        buffer_bytes: SCRATCH,
+        queue_depth: scenario.queue_depth,
+        timeout: scenario.timeout,
+        timeout_source: "--timeout".to_owned(),
+        cache,
+        // A life is judged by how it ends; a second of virtual time is nothing to warn of.
+        warn_after: Vec::new(),
+        ..Config::default()
+    }
+}
+
+/// Carries the parts out on one communicator, and destroys it.
+fn perform(cluster: &Cluster, scenario: &Scenario) -> Course {
+    let mut conduct = Conduct { dice: Some(Rng::with_seed(scenario.seed ^ 0x5eed)), ..Conduct::default() };
+    for fault in &scenario.faults {
+        fault.apply(cluster, &mut conduct);
+    }
+    let mut noticed = Duration::ZERO;
+    let mut go = || -> Result<()> {
+        let mut comm = Communicator::create(cluster, config(scenario, scenario.cache))?;
+        for part in &scenario.parts {
+            comm = carry_out(cluster, comm, scenario.seed, part, &conduct, &mut noticed)?;
+            // What interrupts the first operation leaves the others alone.
+            conduct.interruption = None;
+        }
+        comm.destroy()
+    };
+    let failure = go().err();
+    Course { failure, noticed }
+}
+
+/// Carries one part out and returns the communicator; after a failure it has been destroyed.
+fn carry_out<'c>(
+    cluster: &'c Cluster,
+    comm: Communicator<'c>,
+    seed: u64,
+    part: &Part,
+    conduct: &Conduct,
+    noticed: &mut Duration,
+) -> Result<Communicator<'c>> {
+    let Part { operation, in_place, times } = part.clone();
+    let chunk = match comm.chunk_elements(&operation, in_place) {
+        Ok(chunk) => chunk,
+        Err(error) => return comm.destroy().and(Err(error)),
+    };
+    let setup = Setup { chunk, seed, in_place, buffers: 1, capture: 0 };
+    let mut run = Run::prepare(cluster, comm, operation, &setup)?;
+    run.behave(conduct.clone());
+    for _ in 0..times {
+        let start = cluster.clock().now();
+        let step = run.step();
+        *noticed = cluster.clock().since(start);
+        if let Err(error) = step {
+            // A process that fails here still has to be able to go on: what it gives back first is the communicator.
+            return run.abandon().and(Err(error));
+        }
+    }
+    run.end()
+}
+
+/// Returns whether nothing but a comparison of the bytes can show a fault.
+fn is_undetectable(scenario: &Scenario) -> bool {
+    scenario.faults.iter().any(|fault| matches!(fault.kind, Kind::FlipBit { silent: true, .. }))
+}
+
+/// Judges whom a report blames.
+fn blame(ranks: u32, faults: &[Fault], failure: Option<&Error>) -> Blame {
+    let Some(report) = failure.and_then(Error::diagnosis) else { return Blame::None };
+    let only_slow = |fault: &Fault| matches!(fault.kind, Kind::Slow(_) | Kind::Pause(_));
+    let said_dead = report.code == ErrorCode::KERNEL_SILENT.0 || report.cause.contains("stopped");
+    if !faults.is_empty() && faults.iter().all(only_slow) && said_dead {
+        return Blame::FalseDeath;
+    }
+    let named = |fault: &Fault| match fault.kind {
+        // A link has two ends, and of two ranks that differ either may be the wrong one.
+        Kind::CutLink | Kind::DuplicateNotify(_) => {
+            [report.culprit_rank, report.peer, Some(report.rank)].contains(&fault.rank)
+        }
+        Kind::Mismatch(_) if ranks == 2 => report.culprit_rank.is_some(),
+        _ => report.culprit_rank == fault.rank,
+    };
+    if faults.iter().any(named) { Blame::Right } else { Blame::Wrong }
+}
+
+/// Checks that nothing stayed taken, and, after a failure, that a new communicator works.
+fn aftermath(cluster: &Cluster, scenario: &Scenario, before: Vec<Usage>, failed: bool) -> Option<String> {
+    let after = usage(cluster);
+    if let Some((rank, (before, after))) =
+        (0..).zip(before.into_iter().zip(after)).find(|(_, (before, after)): &(u32, _)| before != after)
+    {
+        return Some(format!("rank {rank} had {before:?}, and has {after:?}"));
+    }
+    if !failed {
+        return None;
+    }
+    let part = Part { times: 1, ..scenario.parts.first()?.clone() };
+    let conduct = Conduct::default();
+    let mut noticed = Duration::ZERO;
+    let again = Communicator::create(cluster, config(scenario, CacheMode::On))
+        .and_then(|comm| carry_out(cluster, comm, !scenario.seed, &part, &conduct, &mut noticed))
+        .and_then(Communicator::destroy);
+    again.err().map(|error| format!("a new communicator: {error}"))
+}

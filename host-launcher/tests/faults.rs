@@ -1,0 +1,194 @@
+//! Faults under seeds and on real threads: nobody is told success with wrong bytes, every call returns, the guilty rank
+//! is named, and the cluster goes on.
+
+use core::time::Duration;
+use std::process::Command;
+
+use host_launcher::faults::{Fault, KINDS};
+use host_launcher::sim::{Blame, FaultPlan, Limits, Played, Scenario, Verdict, many, play};
+use serde_json::Value;
+use wire::ErrorCode;
+
+fn given(faults: &[&str]) -> Limits {
+    let faults = faults.iter().map(|fault| Fault::parse(fault).unwrap()).collect();
+    Limits { faults: FaultPlan::Given(faults), ranks: Some(4), ..Limits::default() }
+}
+
+fn lives(limits: &Limits, seeds: core::ops::Range<u64>) -> Vec<Played> {
+    let played: Vec<Played> = seeds.clone().map(|seed| play(&Scenario::new(seed, limits))).collect();
+    for (seed, played) in seeds.zip(&played) {
+        assert!(!played.verdict.is_failure(), "{}\n{played:?}", Scenario::new(seed, limits));
+    }
+    played
+}
+
+/// Plays seeds with a fault, all of which must be noticed unless it came too late to happen, with one of the codes and
+/// by the right name.
+fn noticed(fault: &str, codes: &[ErrorCode]) {
+    let played = lives(&given(&[fault]), 0..40);
+    let reported = |played: &&Played| matches!(played.verdict, Verdict::Reported(_));
+    let count = played.iter().filter(reported).count();
+    assert!(count >= 20, "{fault}: noticed in {count} of 40 seeds");
+    for Played { verdict, blame, report, .. } in played.iter().filter(reported) {
+        let Verdict::Reported(code) = verdict else { unreachable!("filtered") };
+        assert!(codes.contains(code), "{fault}: {report}");
+        assert_eq!(*blame, Blame::Right, "{fault}: {report}");
+    }
+}
+
+#[test]
+fn each_fault_is_noticed_as_what_it_is() {
+    use ErrorCode as E;
+    noticed("kill:rank=2@step=0", &[E::HOST_NOTIFY_TIMEOUT, E::KERNEL_SILENT]);
+    noticed("fail:rank=1,code=5206@nth=5", &[E::QP_ERROR]);
+    noticed("flip-bit:rank=0,bit=77", &[E::DMA_CORRUPT]);
+    noticed("cut-link:rank=3@step=0", &[E::LINK_DOWN]);
+    noticed("absent:rank=1", &[E::PEER_NOT_STARTED]);
+    noticed("mismatch:rank=3,what=dtype", &[E::ARGUMENTS_DIFFER, E::PLAN_STAGING]);
+    noticed("mismatch:rank=0,what=count", &[E::ARGUMENTS_DIFFER]);
+    noticed("duplicate-notify:rank=1,us=30", &[E::NOTIFY_LEFT, E::NOTIFY_TWICE]);
+}
+
+#[test]
+fn what_only_takes_time_is_no_failure() {
+    for fault in ["pause:rank=1,us=20000@nth=7", "slow:rank=2,us=50", "suspend:rank=0,us=4"] {
+        for played in lives(&given(&[fault]), 0..30) {
+            assert_eq!(played.verdict, Verdict::Right, "{fault}: {}", played.report);
+        }
+    }
+}
+
+#[test]
+fn a_slow_rank_is_called_slow_and_never_dead() {
+    let limits = Limits { timeout: Duration::from_millis(2), ..given(&["slow:rank=2,us=900"]) };
+    let played = lives(&limits, 0..60);
+    let late = played.iter().filter(|played| played.verdict != Verdict::Right).count();
+    assert!(late >= 30, "{late} of 60 were late");
+    for played in played {
+        assert_ne!(played.blame, Blame::FalseDeath, "{}", played.report);
+    }
+}
+
+#[test]
+fn a_bit_flipped_behind_every_check_shows_only_in_the_bytes() {
+    let played = lives(&given(&["flip-bit:rank=1,bit=3,silent=1@nth=2"]), 0..60);
+    let shown = played.iter().filter(|played| played.verdict == Verdict::Undetectable).count();
+    assert!(shown >= 20, "{shown} of 60");
+    assert!(played.iter().all(|played| !matches!(played.verdict, Verdict::Reported(_))));
+}
+
+#[test]
+fn an_abort_is_seen_by_every_wait_within_a_tenth_of_a_second() {
+    let played = lives(&given(&["abort:rank=0,us=1"]), 0..40);
+    let aborted: Vec<&Played> =
+        played.iter().filter(|played| played.verdict == Verdict::Reported(ErrorCode::COMM_ABORTED)).collect();
+    assert!(aborted.len() >= 30, "{}", aborted.len());
+    assert!(aborted.iter().all(|played| played.noticed <= Duration::from_millis(101)));
+    // Also where everybody waits for somebody who is gone.
+    let stuck = lives(&given(&["absent:rank=1", "abort:rank=0,us=500"]), 0..20);
+    for played in stuck {
+        assert_eq!(played.verdict, Verdict::Reported(ErrorCode::COMM_ABORTED), "{}", played.report);
+        assert!(played.noticed <= Duration::from_millis(101));
+    }
+}
+
+/// A rank is killed at each of its tasks in turn, until the operation has no such task: all of them are noticed.
+#[test]
+fn a_rank_killed_at_any_of_its_tasks_is_named() {
+    let mut killed = 0;
+    for seed in [1, 2, 3, 4, 6, 8, 9, 11] {
+        for nth in 1..400 {
+            let fault = format!("kill:rank=1@operation=1,nth={nth}");
+            let limits = Limits { operations: Some(1), count: Some(24), ..given(&[&fault]) };
+            let played = lives(&limits, seed..seed + 1).remove(0);
+            if played.verdict == Verdict::Right {
+                break;
+            }
+            assert_eq!(played.blame, Blame::Right, "seed {seed} {fault}\n{}", played.report);
+            killed += 1;
+        }
+    }
+    assert!(killed > 150, "{killed}");
+}
+
+#[test]
+fn one_fault_a_seed_ends_as_it_must() {
+    let limits = Limits { faults: FaultPlan::Seeded(1), ..Limits::default() };
+    let totals = many(0..700, &limits, 2, None, &|_| {});
+    assert_eq!((totals.seeds, totals.failures), (700, 0), "{:?}", totals.first_failures);
+    assert_eq!(totals.false_deaths, 0, "{:?}", totals.first_misblamed);
+    assert!(totals.blamed > 250 && totals.right > 200, "{totals:?}");
+    assert!(totals.slowest_notice_s < 2.0, "{totals:?}");
+    assert!(KINDS.iter().all(|kind| totals.faults.contains_key(kind.name)), "{:?}", totals.faults);
+    let wrong = totals.blamed - totals.blamed_right;
+    assert!(wrong * 100 <= totals.blamed, "{:?}", totals.first_misblamed);
+}
+
+#[test]
+fn several_faults_a_seed_end_as_they_must() {
+    let limits = Limits { faults: FaultPlan::Seeded(12), ..Limits::default() };
+    let totals = many(0..300, &limits, 2, None, &|_| {});
+    assert_eq!((totals.seeds, totals.failures), (300, 0), "{:?}", totals.first_failures);
+}
+
+/// Runs the command and returns its exit status, its JSON lines, and what it says on standard error.
+fn command(args: &[&str]) -> (i32, Vec<Value>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_aicpu-ts")).args(args).env_clear().output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (output.status.code().unwrap(), lines, String::from_utf8(output.stderr).unwrap())
+}
+
+const RUN: [&str; 8] = ["run", "all-reduce", "--ranks", "4", "--algo", "ring", "--timeout", "300"];
+
+#[test]
+fn a_run_with_a_fault_says_who_where_and_why_and_goes_on() {
+    let (status, lines, text) = command(&[&RUN[..], &["--json", "--fault", "kill:rank=2@step=1"]].concat());
+    let line = &lines[0];
+    assert_eq!((status, lines.len()), (1, 1), "{text}");
+    assert_eq!((&line["culprit_rank"], &line["step"]), (&2.into(), &1.into()), "{line}");
+    for field in ["code", "task", "peer"] {
+        assert!(line[field].is_u64(), "{field}: {line}");
+    }
+    for field in ["cause", "effect"] {
+        assert!(line[field].as_str().is_some_and(|text| text.len() > 10), "{field}: {line}");
+    }
+    assert_eq!((&line["recovered"], &line["retry"]["possible"]), (&true.into(), &true.into()));
+}
+
+#[test]
+fn what_a_run_survives_is_no_failure() {
+    for fault in
+        ["pause:rank=1,us=2000@step=1", "slow:rank=0,us=20", "suspend", "lose-doorbell:rank=0@operation=9"]
+    {
+        let (status, lines, text) =
+            command(&[&RUN[..], &["--json", "--steps", "2", "--fault", fault]].concat());
+        assert_eq!((status, &lines[0]["verified"]), (0, &true.into()), "{fault}: {text}");
+    }
+}
+
+#[test]
+fn a_fault_that_cannot_be_put_in_is_wrong_usage() {
+    let (status, _, text) = command(&[&RUN[..], &["--fault", "kill:rank=4"]].concat());
+    assert!(status == 2 && text.contains("there are 4 ranks"), "{status} {text}");
+    let (status, _, text) = command(&[&RUN[..], &["--fault", "kil"]].concat());
+    assert!(status == 2 && text.contains("there are kill, pause"), "{status} {text}");
+}
+
+#[test]
+fn faults_are_listed_and_a_seed_repeats() {
+    let (status, lines, _) = command(&["faults", "--json"]);
+    assert_eq!((status, lines.len()), (0, KINDS.len()));
+    let sim = ["sim", "--json", "--seed", "77", "--faults", "3"];
+    let ((first, one, _), (second, two, _)) = (command(&sim), command(&sim));
+    assert_eq!((first, second, &one), (0, 0, &two));
+    let again: Vec<&str> = one[0]["command"].as_str().unwrap().split(' ').skip(1).chain(["--json"]).collect();
+    let (_, three, _) = command(&again);
+    assert_eq!(three[0]["digest"], one[0]["digest"], "the command printed is the same life");
+    let (status, lines, _) = command(&["sim", "--json", "--seeds", "20", "--faults", "1", "--jobs", "1"]);
+    let line = &lines[0];
+    assert_eq!((status, &line["seeds"], &line["failures"]), (0, &20.into(), &0.into()));
+    for field in ["hangs", "silent_corruptions", "seeds_per_second"] {
+        assert!(line[field].is_number(), "{field}");
+    }
+}

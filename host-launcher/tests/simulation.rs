@@ -1,0 +1,43 @@
+//! Whole lives of clusters under seeds: without faults every byte is right, and a seed is always the same life.
+
+use host_launcher::sim::{Limits, Scenario, Verdict, many, minimized, play};
+
+#[test]
+fn without_faults_every_byte_is_right() {
+    let totals = many(0..300, &Limits::default(), 2, None, &|_| {});
+    assert_eq!((totals.seeds, totals.right), (300, 300), "{:?}", totals.first_failures);
+}
+
+#[test]
+fn a_seed_is_always_the_same_life() {
+    let lives = |seeds| -> Vec<u64> {
+        let live = |seed| play(&Scenario::new(seed, &Limits::default())).digest;
+        Iterator::map(seeds, live).collect()
+    };
+    let first = lives(1000..1060);
+    assert_eq!(first, lives(1000..1060));
+    let mut different = first;
+    different.sort_unstable();
+    different.dedup();
+    assert_eq!(different.len(), 60);
+}
+
+#[test]
+fn what_is_fixed_leaves_the_rest_of_a_seed_as_it_was() {
+    for seed in 0..50 {
+        let free = Scenario::new(seed, &Limits::default());
+        let ranks = Scenario::new(seed, &Limits { ranks: Some(free.ranks), ..Limits::default() });
+        assert_eq!(free, ranks);
+        let fewer = Scenario::new(seed, &Limits { ranks: Some(3), operations: Some(1), ..Limits::default() });
+        assert_eq!((fewer.ranks, fewer.parts[..].len()), (3, 1));
+        assert_eq!(fewer.parts[0], free.parts[0]);
+    }
+}
+
+#[test]
+fn a_scenario_that_is_right_is_made_as_small_as_it_gets() {
+    let scenario = Scenario::new(5, &Limits::default());
+    let small = minimized(&scenario);
+    assert_eq!(play(&small).verdict, Verdict::Right);
+    assert_eq!((small.ranks, small.parts.len(), small.parts[0].operation.count), (2, 1, 1));
+}

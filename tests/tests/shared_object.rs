@@ -1,0 +1,14 @@
+//! The kernel as a shared object for this host, loaded into the test, which is its data plane.
+//!
+//! Needs `cargo xtask image --so`, whose directory `AICPU_SO_DIR` names; says so and passes without.
+
+#[path = "shared_object/failures.rs"]
+mod failures;
+#[path = "shared_object/grid.rs"]
+mod grid;
+#[path = "shared_object/inspect.rs"]
+mod inspect;
+#[path = "shared_object/plane.rs"]
+mod plane;
+#[path = "shared_object/rig.rs"]
+mod rig;
