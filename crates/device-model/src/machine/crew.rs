@@ -2,7 +2,8 @@
 //!
 //! A gate is open while a lot of payload is being moved. Only then do helpers visit NPUs; a helper that finds the gate
 //! closed spins for a while, then parks. Opening the gate costs a wake only when a helper is parked, so a series of
-//! large operations pays it once, and small operations never.
+//! large operations pays it once, and small operations never. After a call that moved a lot, the gate is open from the
+//! start of the next: its first transfer may be most of it.
 
 use core::hint;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use super::visit::{Floor, Turn, Work};
+use super::visit::{Floor, MUCH, Turn, Work};
 
 /// Bytes moved in one pass from which help is worth its wake.
 const OPEN_BYTES: u64 = 256 << 10;
@@ -40,6 +41,8 @@ struct Gate {
     moved: AtomicU64,
     /// Threads in `run_until`.
     callers: AtomicUsize,
+    /// The last call moved a lot.
+    expects_much: AtomicBool,
 }
 
 /// A helper inside the gate; it leaves when this is dropped, also by a panic.
@@ -104,7 +107,12 @@ impl Crew {
     #[inline]
     pub(super) fn begin(&self) -> Shift<'_> {
         self.gate.callers.fetch_add(1, Ordering::AcqRel);
-        Shift { crew: self, opened: None, bytes: 0 }
+        let opened =
+            (!self.helpers.is_empty() && self.gate.expects_much.load(Ordering::Relaxed)).then(|| {
+                self.open();
+                Instant::now()
+            });
+        Shift { crew: self, opened, bytes: 0, total: 0 }
     }
 
     fn open(&self) {
@@ -142,6 +150,8 @@ pub(super) struct Shift<'a> {
     opened: Option<Instant>,
     /// Bytes seen since then.
     bytes: u64,
+    /// Bytes seen in all.
+    total: u64,
 }
 
 impl Shift<'_> {
@@ -157,6 +167,7 @@ impl Shift<'_> {
         if self.crew.helpers.is_empty() {
             return;
         }
+        self.total += work.bytes;
         match self.opened {
             None if work.bytes >= OPEN_BYTES => {
                 self.crew.open();
@@ -168,7 +179,9 @@ impl Shift<'_> {
     }
 
     fn keep_open(&mut self, work: &Work, since: Instant) {
-        self.bytes += work.bytes + self.crew.gate.moved.swap(0, Ordering::Relaxed);
+        let helped = self.crew.gate.moved.swap(0, Ordering::Relaxed);
+        self.total += helped;
+        self.bytes += work.bytes + helped;
         if self.bytes >= OPEN_BYTES {
             self.bytes = 0;
             self.opened = Some(Instant::now());
@@ -186,8 +199,11 @@ impl Shift<'_> {
 impl Drop for Shift<'_> {
     /// The last caller to leave closes the gate: after it, no thread touches an NPU.
     fn drop(&mut self) {
-        if self.crew.gate.callers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.crew.gate.close();
+        let gate = &self.crew.gate;
+        if gate.callers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            gate.close();
+            let total = self.total + gate.moved.swap(0, Ordering::Relaxed);
+            gate.expects_much.store(total >= MUCH, Ordering::Relaxed);
         }
     }
 }
