@@ -7,7 +7,7 @@
 #[path = "../tests/selection/naive.rs"]
 mod naive;
 
-use std::error::Error;
+use core::error::Error;
 use std::process::ExitCode;
 
 use host_launcher::rank_table::RankTable;

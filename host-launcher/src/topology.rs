@@ -111,8 +111,11 @@ impl Topology {
             starts[0].iter().map(|&first| self.places[ranks[first as usize] as usize].0).collect();
         let number = |server: u32| servers.iter().position(|other| *other == server).unwrap_or(0);
         let at = |rank: &u32| *rank as usize;
-        // CAST: no more servers than ranks.
-        let place = |rank: &u32| (number(self.places[at(rank)].0) as u32, self.places[at(rank)].1);
+        // There are no more servers than ranks.
+        let place = |rank: &u32| {
+            let (server, local) = self.places[at(rank)];
+            (u32::try_from(number(server)).unwrap_or(u32::MAX), local)
+        };
         let mut bytes = self.digest.to_le_bytes().to_vec();
         bytes.extend(ranks.iter().flat_map(|rank| rank.to_le_bytes()));
         Ok(Self {

@@ -131,7 +131,9 @@ fn ring(owner: u32, stride: u32, ranks: u32) -> Order {
 
 /// The strides of the rings of a multi-ring: up to half the ranks, without a common divisor, eight at most.
 fn strides(ranks: u32) -> Vec<u32> {
-    let common = |stride: u32| (2..=stride).any(|divisor| stride % divisor == 0 && ranks % divisor == 0);
+    let common = |stride: u32| {
+        (2..=stride).any(|divisor| stride.is_multiple_of(divisor) && ranks.is_multiple_of(divisor))
+    };
     (1..=(ranks / 2).max(1)).filter(|&stride| !common(stride)).take(8).collect()
 }
 
@@ -164,7 +166,7 @@ fn among(algorithm: Algorithm, owner: u32, members: &[u32]) -> Vec<(u32, u32)> {
 fn levels(operation: &Operation, ranks: u32, groups: &Tables<'_>) -> Vec<(u32, Algorithm)> {
     // The largest group whose edges every server's edge is one of.
     let fits = |edges: &[u32]| {
-        let fits = |size: &u32| ranks % size == 0 && edges.iter().all(|edge| edge % size == 0);
+        let fits = |size: &u32| ranks.is_multiple_of(*size) && edges.iter().all(|edge| edge % size == 0);
         (1..=ranks).rev().find(fits).expect("1 fits")
     };
     let inside = fits(groups.servers);
@@ -207,7 +209,7 @@ fn unequal(operation: &Operation, ranks: u32, groups: &Tables<'_>) -> Vec<Order>
     let across = operation.levels[1].unwrap_or(Algorithm::Nhr);
     let held: Vec<u32> =
         servers.iter().map(|server| holders(inside, u32::try_from(server.len()).expect("few"))).collect();
-    let divides = |parts: &u32| held.iter().all(|holders| parts % holders == 0);
+    let divides = |parts: &u32| held.iter().all(|holders| parts.is_multiple_of(*holders));
     let largest = servers.iter().map(Vec::len).max().expect("one at least");
     let parts = (1..=1024).find(divides).unwrap_or(u32::try_from(1024.max(largest * largest)).expect("few"));
     // Which place of each server holds a part: place p begins at part p · parts / holders, rounded down.

@@ -1,5 +1,10 @@
 //! The rules of the clock once more, as plainly as they can be written: in each round, all threads of all ranks are
 //! asked when they could go on, and the first does. It shares the list of tasks with the library, and nothing else.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "constants of profiles are checked, positive and small"
+)]
 
 use std::collections::HashMap;
 
