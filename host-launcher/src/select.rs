@@ -3,7 +3,7 @@
 //! The host chooses, the kernel never does. Every candidate is an algorithm, its levels where it is a composition, and
 //! where it works. Its time is modelled from its own tasks: the template of every rank is expanded, and the tasks run
 //! on a virtual [`clock`] with the constants of a [`profile`]. The caller's demand, then `HCCL_DETERMINISTIC=strict`,
-//! then `HCCL_ALGO` narrow the candidates ([`asked`]); of what is left the fastest is chosen.
+//! then `HCCL_ALGO` narrow the candidates (`asked`); of what is left the fastest is chosen.
 //!
 //! In steady state a choice costs a look into a table: sizes within 3 % of each other share their choice
 //! ([`Selector::choose`]). [`Selector::explain`] shows every candidate of the very size.

@@ -7,14 +7,14 @@ use wire::launch::{
     Algorithm, Buffer, CacheMode, CacheOutcome, ElementRange, OpKind, PeerBuffer, Staging, VectorRow,
 };
 use wire::npu::Protocol;
-use wire::{DataType, Descriptor, DeviceAddr, LaunchArgs, ReduceOp};
+use wire::{DataType, Descriptor, DeviceAddr, ErrorCode, LaunchArgs, ReduceOp};
 use zerocopy::IntoBytes;
 
 use crate::rig::{INPUT, OUTPUT, Rig, Setup};
 
 /// Pages with which 64 are left for graphs that are kept.
 pub(crate) const PAGES: usize = aicpu_kernel::LARGEST_GRAPH_PAGES + 64;
-pub(crate) const BLOCKS: usize = 64;
+pub(crate) const BLOCKS: usize = 256;
 
 /// An operation, but for where its buffers lie.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,9 @@ impl Case {
         let threads = u16::try_from(self.ranks.max(2)).expect("at most 16");
         let (protocol, depth) = (self.protocol, 1024);
         let longest = self.longest;
-        Setup { threads, depth, protocol, pair_depth, longest, ..Setup::new(self.rank, self.ranks) }
+        // Room for any size in one chunk: nobody writes there.
+        let scratch = 256 << 20;
+        Setup { threads, depth, protocol, pair_depth, longest, scratch, ..Setup::new(self.rank, self.ranks) }
     }
 
     fn shape(&self, rank: u32) -> Shape {
@@ -190,6 +192,12 @@ impl Case {
             (Ok(cached), Ok(fresh)) => (cached, fresh),
             (cached, fresh) => {
                 assert_eq!(cached.err(), fresh.err(), "{self:?}");
+                // What is refused cannot be done; there is room for everything else.
+                let refusal = fresh.err().map(|code| ErrorCode(u16::try_from(code).expect("a code")));
+                assert!(
+                    [ErrorCode::PLAN_STAGING, ErrorCode::LAUNCH_OVERLAP].contains(&refusal.expect("refused")),
+                    "{self:?}: {refusal:?}"
+                );
                 return None;
             }
         };
