@@ -213,6 +213,15 @@ impl RankResources {
         self.threads.iter().copied().chain(self.pairs().map(QueueId))
     }
 
+    /// Returns whether the device has executed everything that is in the rings.
+    pub(crate) fn is_drained(&self, npu: &Npu) -> bool {
+        self.queues().all(|queue| {
+            let word = |table: u64| npu.window().word(table + 8 * u64::from(queue.0));
+            // ORDER: pairs with the device's release store of the head.
+            word(HEADS).load(Ordering::Acquire) == word(TAILS).load(Ordering::Acquire)
+        })
+    }
+
     /// Takes everything out of the rings, in the stead of a device that no longer does.
     fn discard(&self, npu: &Npu) {
         for queue in self.queues() {

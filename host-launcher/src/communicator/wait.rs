@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 use crate::diagnosis::{self, Warning};
 use crate::error::{Error, Result};
 
-/// How long signals may be under way when all tasks are done.
+/// How long tasks and signals may be under way when all ranks are done.
 const SETTLE: Duration = Duration::from_millis(1);
 
 impl Communicator<'_> {
@@ -37,10 +37,10 @@ impl Communicator<'_> {
         let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
         let done = settled && matches!(outcome, Outcome::Done | Outcome::Deadline);
         let failure = if done && is_agreed && !self.is_refused() {
-            // All ranks are done with the same, and may still have done it too early: once nothing is under way any more,
-            // no signal may be left.
-            let settled = self.cluster.clock().now().checked_add(SETTLE);
-            self.cluster.machine().run_until(|| self.cluster.machine().is_quiet(), settled);
+            // All ranks are done with the same, and may still have done it too early: a signal too many may even have
+            // ended an operation before all its threads were done. Once nothing is under way any more, none may be left.
+            let until = self.cluster.clock().now().checked_add(SETTLE);
+            self.cluster.machine().run_until(|| self.is_at_rest(), until);
             diagnosis::left_over(self, self.cluster.clock().since(started))
         } else {
             Some(diagnosis::explain(self, started))
@@ -158,6 +158,15 @@ impl Communicator<'_> {
             !is_known
         });
         is_agreed
+    }
+
+    /// Returns whether no task of this communicator is left, and no signal under way.
+    fn is_at_rest(&self) -> bool {
+        let drained = |rank: u32| {
+            let npu = self.cluster.npu(rank);
+            self.resources_on(rank).all(|resources| resources.is_drained(npu))
+        };
+        (0..self.size()).all(drained) && self.cluster.machine().is_quiet()
     }
 
     /// Returns whether everything a rank has in flight is done.

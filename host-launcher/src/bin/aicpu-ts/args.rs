@@ -166,7 +166,7 @@ pub(crate) struct RunArgs {
     /// Write a dump of every rank to this folder when the operation fails, for `aicpu-ts diagnose`
     #[arg(long, value_name = "DIR")]
     pub(crate) dump: Option<PathBuf>,
-    /// Put in this fault, repeatable: KIND[:rank=R,setting=value,…][@step=…,task=…,…]; see `aicpu-ts faults`. Without a
+    /// Put in this fault, repeatable: as `kill:rank=2@step=1`; see `aicpu-ts faults`. Without a
     /// rank, the seed chooses one
     #[arg(long, value_name = "FAULT", value_parser = Fault::parse)]
     pub(crate) fault: Vec<Fault>,
@@ -322,7 +322,7 @@ pub(crate) struct SimArgs {
     /// Faults chosen by the seed, at most, in nine of ten seeds
     #[arg(long, value_name = "MOST", default_value_t = 0, conflicts_with = "fault")]
     pub(crate) faults: u32,
-    /// Put in this fault, repeatable: KIND[:rank=R,setting=value,…][@step=…,task=…,…]; see `aicpu-ts faults`
+    /// Put in this fault, repeatable: as `kill:rank=2@step=1`; see `aicpu-ts faults`
     #[arg(long, value_name = "FAULT", value_parser = Fault::parse)]
     pub(crate) fault: Vec<Fault>,
     /// How long an operation may take, milliseconds of virtual time
