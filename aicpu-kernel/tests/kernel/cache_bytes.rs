@@ -191,13 +191,12 @@ impl Case {
         let (cached, fresh) = match (cached, fresh) {
             (Ok(cached), Ok(fresh)) => (cached, fresh),
             (cached, fresh) => {
-                assert_eq!(cached.err(), fresh.err(), "{self:?}");
+                let (refusal, same) = (cached.err(), fresh.err());
+                assert_eq!(refusal, same, "{self:?}");
                 // What is refused cannot be done; there is room for everything else.
-                let refusal = fresh.err().map(|code| ErrorCode(u16::try_from(code).expect("a code")));
-                assert!(
-                    [ErrorCode::PLAN_STAGING, ErrorCode::LAUNCH_OVERLAP].contains(&refusal.expect("refused")),
-                    "{self:?}: {refusal:?}"
-                );
+                let refusal = ErrorCode(u16::try_from(refusal.expect("refused")).expect("a code"));
+                let cannot = [ErrorCode::PLAN_STAGING, ErrorCode::LAUNCH_OVERLAP];
+                assert!(cannot.contains(&refusal), "{self:?}: {refusal}");
                 return None;
             }
         };
