@@ -106,9 +106,13 @@ fn sizes_of_a_class_hit_one_graph_from_the_third_on() {
                     piece: 0,
                     longest: u64::MAX,
                 };
-                // Every algorithm cuts into a number of slices that divides this step: the ranks, a power of two, rings
-                // of which there are at most six, of the mesh in chunks as many again as there are peers.
-                let more = if algorithm == Algorithm::MeshChunk { ranks - 1 } else { 60 };
+                // Every algorithm cuts into a number of slices that divides this step: the ranks or a power of two, for
+                // each of at most six rings, or for each peer.
+                let more = match algorithm {
+                    Algorithm::MeshChunk => ranks - 1,
+                    Algorithm::MultiRing => 60,
+                    _ => 1,
+                };
                 let (first, step) = (3 * u64::from(ranks) + 5, u64::from(ranks) * 16 * u64::from(more));
                 let counts = [first, first + step, first + 2 * step, first + 4 * step, first];
                 match check(&case, &counts) {

@@ -35,12 +35,13 @@ fn tests() -> String {
     text
 }
 
-/// The name after two colons and before anything that could go on with it, or the number after an E. What the verifier
+/// The name after two colons or an arrow, before anything that could go on with it, or the number after an E. What the verifier
 /// refuses is named by its obligation.
 fn names(text: &str, code: ErrorCode) -> bool {
     let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_');
     let named = |name: String| text.match_indices(&name).any(|(at, _)| !goes_on(&text[at + name.len()..]));
     named(format!("::{}", code.name()))
+        || named(format!("=> {}", code.name()))
         || Obligation::of(code).is_some_and(|obligation| named(format!("Obligation::{obligation:?}")))
         || text.contains(&format!("E{:04}", code.0))
 }

@@ -125,6 +125,15 @@ fn what_a_loader_would_refuse_is_said() {
     // A symbol that nobody has.
     let symbol = good.windows(16).position(|bytes| bytes == b"HcommReleaseComm").expect("the name");
     assert_eq!(refusals(&patched(symbol, b"G")), [ErrorCode::OBJECT_SYMBOL]);
+    // An entry of the dynamic table, said to be DT_TEXTREL.
+    use object::{Object, ObjectSection};
+    let parsed = object::File::parse(&*good).expect("ELF");
+    let (start, len) = parsed.section_by_name(".dynamic").and_then(|own| own.file_range()).expect("dynamic");
+    let mut entries = (start..start + len).step_by(16).map(|at| usize::try_from(at).expect("small"));
+    // DT_FLAGS_1 or, where there is none, the hash table, which nothing here reads.
+    let spare = [0x6fff_fffb_u64, 0x6fff_fef5, 4].map(u64::to_le_bytes);
+    let at = entries.find(|at| spare.iter().any(|tag| good[*at..*at + 8] == *tag)).expect("one of them");
+    assert_eq!(refusals(&patched(at, &22_u64.to_le_bytes())), [ErrorCode::OBJECT_TEXT]);
     // Half a file, on which a loader would crash.
     let half = Inspection::of(&good[..good.len() / 2]).expect_err("its tables are gone");
     assert_eq!(half.code(), ErrorCode::IMAGE_SECTIONS);

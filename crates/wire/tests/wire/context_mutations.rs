@@ -83,7 +83,9 @@ fn unconstrained_bytes_of_the_header() {
                 parse(&bytes).is_ok()
             })
         });
-        assert_eq!(free.collect::<Vec<_>>(), (16..44).chain(52..73).collect::<Vec<_>>());
+        // Without channels, nothing says which of the first types the links reduce.
+        let links = if good[48] == 1 { 192..193 } else { 0..0 };
+        assert_eq!(free.collect::<Vec<_>>(), (16..44).chain(52..73).chain(links).collect::<Vec<_>>());
     }
 }
 
