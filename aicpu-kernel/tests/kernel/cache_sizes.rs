@@ -113,7 +113,9 @@ fn sizes_of_a_class_hit_one_graph_from_the_third_on() {
                     Algorithm::MultiRing => 60,
                     _ => 1,
                 };
-                let (first, step) = (3 * u64::from(ranks) + 5, u64::from(ranks) * 16 * u64::from(more));
+                let step = u64::from(ranks) * 16 * u64::from(more);
+                // No slice is empty.
+                let first = 3 * u64::from(ranks) + 5 + step;
                 let counts = [first, first + step, first + 2 * step, first + 4 * step, first];
                 match check(&case, &counts) {
                     Some(outcomes) => {
