@@ -16,7 +16,8 @@ type Launched = (CacheOutcome, Vec<(u16, Vec<Descriptor>)>);
 /// Launches the case once per count, on one kernel; returns what the cache did and what the rings got, or the code.
 fn launches(case: &Case, counts: &[u64], cache: CacheMode) -> Vec<Result<Launched, u16>> {
     let setup = case.setup();
-    let mut rig = Rig::with_pages(&[setup], BLOCKS, PAGES);
+    // Room for the largest graph of any algorithm.
+    let mut rig = Rig::with_pages(&[setup], BLOCKS, PAGES + 448);
     let mut launch = |(sequence, &count): (u32, &u64)| {
         let args = Case { count, ..*case }.args(&mut rig, &Turn { sequence, ..FIRST }, cache);
         let status = rig.run(args);
