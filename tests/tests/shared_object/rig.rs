@@ -3,7 +3,7 @@
 // UNSAFETY: loads a shared object and calls into it.
 #![expect(unsafe_code, reason = "the boundary that is tested")]
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::path::PathBuf;
 
 use aicpu_tests::reference::{Collector, Labelled};
@@ -66,8 +66,17 @@ impl Loaded {
         Some(Self { entry, _library: library })
     }
 
+    /// A kernel of this test's own: one that all tests shared would have to keep the contexts of all.
     pub(crate) fn kernel() -> Option<Self> {
-        Self::open("libaicpu_ts_kernel.so")
+        static COPIES: AtomicU32 = AtomicU32::new(0);
+        let path = file("libaicpu_ts_kernel.so")?;
+        let number = COPIES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("libaicpu_ts_kernel_{}_{number}.so", std::process::id());
+        let copy = path.with_file_name(&name);
+        std::fs::copy(&path, &copy).expect("the directory is writable");
+        let loaded = Self::open(&name);
+        std::fs::remove_file(&copy).expect("it is there");
+        loaded
     }
 
     /// Calls the entry with a param as it is.
