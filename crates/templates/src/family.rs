@@ -83,16 +83,17 @@ impl Shape {
     #[must_use]
     pub fn needs(&self, tables: &Tables<'_>) -> Needs {
         let levels = NonZero::new(self.ranks).and_then(|ranks| Levels::of(self, tables, ranks).ok());
-        let all = levels.map_or(1, |levels| self.all_threads(&levels));
-        // Direct work needs no threads of its own: the copies of one rank go to one place, in order. Compositions and
-        // rings have several places.
-        let family = family(self.op, self.algorithm);
-        let own = matches!(family, Some(Family::Composition | Family::Chunk));
-        Needs::with(if self.staging == Staging::Direct && !own { 1 } else { all }, self.ranks)
+        Needs::with(levels.map_or(1, |levels| self.useful_threads(&levels)), self.ranks)
     }
 
     /// Returns the threads that the algorithm can use.
-    pub(crate) fn all_threads(&self, levels: &Levels) -> u16 {
+    pub(crate) fn useful_threads(&self, levels: &Levels) -> u16 {
+        // Direct work needs no threads of its own: the copies of one rank go to one place, in order, and two threads
+        // that read from one peer would share a queue pair. Compositions and rings have several places.
+        let apart = matches!(family(self.op, self.algorithm), Some(Family::Composition | Family::Chunk));
+        if self.staging == Staging::Direct && !apart {
+            return 1;
+        }
         if levels::is_composition(self.algorithm) {
             return u16::try_from(levels.mesh).unwrap_or(u16::MAX);
         }

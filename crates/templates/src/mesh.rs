@@ -5,7 +5,7 @@
 //! with slots reduced along a tree over the ranks. Direct (no scratch, inline
 //! reduction on every link, input and output apart): a rank reads its peers' inputs in rank order straight into its
 //! output, and two-shot writes its reduced slice into every output; a reduce-scatter reads its block, the root of a reduce
-//! everything. Direct work is cut into pieces that stay in cache, spread over the threads.
+//! everything. Direct work is cut into pieces that stay in cache, one after the other on one thread.
 
 use task_graph::{ChannelNotify, Rank, RegionKind, Span, Task, TaskSink, ThreadId};
 use wire::launch::{Algorithm, OpKind, Staging};
@@ -201,21 +201,18 @@ impl<S: TaskSink> Emitter<'_, S> {
         let (start, len) = output;
         let piece = self.plan.piece();
         let mut done = 0;
-        let mut index = 0;
         while done < len {
             let length = piece.get().min(len - done);
-            let thread = self.plan.thread_of(index);
-            self.gather_piece(thread, (input + done, length), (start + done, length))?;
+            self.gather_piece((input + done, length), (start + done, length))?;
             if self.two_shot() {
-                self.spread_piece(thread, (start + done, length))?;
+                self.spread_piece((start + done, length))?;
             }
             done += length;
-            index += 1;
         }
         Ok(())
     }
 
-    fn gather_piece(&mut self, thread: ThreadId, input: (u64, u64), output: (u64, u64)) -> Emitted {
+    fn gather_piece(&mut self, input: (u64, u64), output: (u64, u64)) -> Emitted {
         self.sink.mark(Phase::Run, 0);
         let output = own(RegionKind::Output, output);
         let rank = self.plan.shape().rank;
@@ -223,21 +220,21 @@ impl<S: TaskSink> Emitter<'_, S> {
             let first = contributor == 0;
             if contributor != rank {
                 let src = at(contributor, RegionKind::Input, input);
-                self.read(thread, contributor, output, src, !first)?;
+                self.read(ThreadId::MAIN, contributor, output, src, !first)?;
             } else if first {
-                self.copy(thread, output, own(RegionKind::Input, input))?;
+                self.copy(ThreadId::MAIN, output, own(RegionKind::Input, input))?;
             } else {
-                self.reduce(thread, output, own(RegionKind::Input, input))?;
+                self.reduce(ThreadId::MAIN, output, own(RegionKind::Input, input))?;
             }
         }
         Ok(())
     }
 
-    fn spread_piece(&mut self, thread: ThreadId, part: (u64, u64)) -> Emitted {
+    fn spread_piece(&mut self, part: (u64, u64)) -> Emitted {
         self.sink.mark(Phase::Run, 1);
         let output = own(RegionKind::Output, part);
         for (_, peer) in self.peers() {
-            self.write(thread, peer, at(peer, RegionKind::Output, part), output, None, None)?;
+            self.write(ThreadId::MAIN, peer, at(peer, RegionKind::Output, part), output, None, None)?;
         }
         Ok(())
     }

@@ -132,7 +132,7 @@ impl Plan {
         let cut = if file { Some(Cut::of(shape, tables.script)?) } else { None };
         let levels = Levels::of(shape, tables, ranks)?;
         // No algorithm needs 0 threads.
-        let useful = cut.map_or_else(|| shape.all_threads(&levels), |cut| cut.threads);
+        let useful = cut.map_or_else(|| shape.useful_threads(&levels), |cut| cut.threads);
         let threads = shape.threads.min(useful);
         let Some(threads) = NonZero::new(threads) else {
             return fail(ErrorCode::PLAN_THREADS, 1, 0);
