@@ -27,6 +27,7 @@ use crate::image::Image;
 use crate::library::{self, Library};
 use crate::owner;
 use crate::qemu::{Guest, Options};
+use crate::stream::{Behind, Order, Stream};
 use crate::topology::Topology;
 
 /// Pages in which a kernel of this process keeps graphs: 2 MiB.
@@ -83,6 +84,18 @@ struct Shared {
     libraries: Vec<Library>,
     aicpu: &'static str,
     reclaimed: Vec<Leftover>,
+    order: Order,
+}
+
+impl Shared {
+    fn wake(&self, npu: u32) {
+        // A machine for several NPUs never sleeps.
+        if self.aicpu == PER_NPU
+            && let Some(guest) = self.guests.get(npu as usize)
+        {
+            guest.wake();
+        }
+    }
 }
 
 impl Drop for Shared {
@@ -133,7 +146,8 @@ impl Cluster {
         }
         let aicpu = if fabric.is_simulated() { SIMULATED } else { aicpu.name() };
         let members = (0..topology.ranks()).collect();
-        let shared = Arc::new(Shared { npus, machine, guests, libraries, aicpu, reclaimed });
+        let shared =
+            Arc::new(Shared { npus, machine, guests, libraries, aicpu, reclaimed, order: Order::default() });
         let cluster = Self { topology, members, shared };
         cluster.wait_until_ready()?;
         Ok(cluster)
@@ -248,13 +262,36 @@ impl Cluster {
 
     /// Tells the kernel of a rank that there may be something to do for it; needed after every post.
     pub fn wake(&self, rank: u32) {
-        // A machine for several NPUs never sleeps.
-        let member = self.members.get(rank as usize).map_or(usize::MAX, |member| *member as usize);
-        if self.shared.aicpu == PER_NPU
-            && let Some(guest) = self.shared.guests.get(member)
-        {
-            guest.wake();
-        }
+        self.shared.wake(self.members.get(rank as usize).copied().unwrap_or(u32::MAX));
+    }
+
+    /// Makes a stream: launches on it come one after the other on each NPU, of whatever communicator of the machine.
+    #[must_use]
+    pub fn stream(&self) -> Stream {
+        self.shared.order.stream()
+    }
+
+    /// What launches come after.
+    pub(crate) fn order(&self) -> &Order {
+        &self.shared.order
+    }
+
+    /// Posts the launches that were held and need wait no longer.
+    #[inline]
+    pub(crate) fn advance(&self) {
+        self.shared.order.advance(&self.shared.npus, |npu| self.shared.wake(npu));
+    }
+
+    /// Returns which operations are behind others that are not done, on all NPUs of the machine.
+    #[must_use]
+    pub fn behind(&self) -> Vec<Behind> {
+        self.shared.order.behind(&self.shared.npus)
+    }
+
+    /// Returns how many tasks the machine has carried out, on all its NPUs.
+    pub(crate) fn executed(&self) -> u64 {
+        let npus = self.shared.npus.iter();
+        npus.map(|npu| self.machine().snapshot(npu.index()).executed_total()).sum()
     }
 
     /// Takes the bytes that the kernel of a rank has logged since the last time; [`LogStream`] decodes them. Kernels in

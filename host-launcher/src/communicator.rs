@@ -21,7 +21,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 
 use aicpu_kernel::MAX_RANKS;
-use device_model::driver::LaunchTicket;
 use wire::launch::CacheMode;
 use wire::launch::{Algorithm, Staging};
 use wire::npu::{DEFAULT_DEPTH, Status};
@@ -32,6 +31,7 @@ use crate::cluster::Cluster;
 use crate::diagnosis::OnWarning;
 use crate::error::{Error, Result};
 use crate::resources::{Identity, RankResources, Resources};
+use crate::stream::{Mark, Number, Ticket};
 use capture::RankProgram;
 pub use capture::{Capture, Program, Slot};
 pub(crate) use operation::refused;
@@ -108,9 +108,11 @@ pub struct Completed {
 pub(crate) struct InFlight {
     pub(crate) sequence: u32,
     pub(crate) work: Work,
-    pub(crate) ticket: LaunchTicket,
+    pub(crate) ticket: Ticket,
     /// Count of the done notify once this operation is done.
     pub(crate) done_at: u64,
+    /// Queue of the thread that records that notify: what follows on the same queue comes after it.
+    queue: u16,
 }
 
 /// State of one rank.
@@ -163,6 +165,7 @@ impl<'c> Communicator<'c> {
         check_capacity(ranks)?;
         recovery::check_alive(cluster)?;
         let identity = Identity { name: config.name.clone(), instance: random_instance(cluster)?, epoch: 1 };
+        cluster.order().join(identity.instance, &identity.name);
         let ranks = (0..cluster.topology().ranks())
             .map(|rank| {
                 let npu = cluster.npu(rank);
@@ -225,10 +228,17 @@ impl<'c> Communicator<'c> {
         self.resources.values().chain(&self.retired)
     }
 
-    /// Returns the kernel's answers to what a rank has in flight, `None` where there is none yet.
+    /// Returns the kernel's answers to what of a rank has been posted, `None` where there is none yet.
     fn answers(&self, rank: u32) -> impl Iterator<Item = Option<Status>> {
-        let in_flight = self.ranks[rank as usize].in_flight.iter();
-        in_flight.map(move |launched| self.cluster.npu(rank).status(launched.ticket))
+        let posted =
+            self.ranks[rank as usize].in_flight.iter().filter_map(|launched| launched.ticket.number());
+        posted.map(move |ticket| self.cluster.npu(rank).status(ticket))
+    }
+
+    /// Returns how others see a launch of a rank.
+    fn mark(&self, rank: u32, sequence: u32, done_at: u64) -> Mark {
+        let number = Number { instance: self.identity.instance, sequence };
+        Mark { number, done: (self.ranks[rank as usize].done_notify, done_at) }
     }
 }
 

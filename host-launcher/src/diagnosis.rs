@@ -9,6 +9,7 @@ mod agreement;
 mod causes;
 pub mod dump;
 pub mod offline;
+mod order;
 pub mod recorder;
 pub mod snapshot;
 mod survey;
@@ -173,9 +174,9 @@ fn judge(ranks: &[Snapshot], moves: &dyn Fn(u32, Part) -> Option<bool>) -> Repor
     let (waited, timeout) = host.map_or((0, 0), |host| (host.waited_us, host.timeout_ms));
     let waited = Duration::from_micros(waited);
     let is_overdue = waited >= Duration::from_millis(timeout);
-    let mismatch = || case.mismatched().filter(|_| !is_overdue);
+    let early = || case.mismatched().or_else(|| case.ordered()).filter(|_| !is_overdue);
     let waited = waited.as_secs_f64();
-    if let Some(report) = case.fault().or_else(mismatch) {
+    if let Some(report) = case.fault().or_else(early) {
         return Report { since: format!("{waited:.3} s after the host began to wait"), ..report };
     }
     let report = case.overdue();

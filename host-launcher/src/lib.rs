@@ -2,7 +2,7 @@
 //!
 //! A [`rank_table`] gives a [`topology`]; a [`cluster`] is a software NPU per rank with a kernel on each, in this
 //! process or on an emulated aarch64 machine; a [`communicator`] launches operations on it with three interactions
-//! each. [`select`] chooses the algorithm, [`diagnosis`] explains failures, [`oracle`] checks results, [`prove`] proves graphs before they run. The command
+//! each. [`stream`] orders those of several. [`select`] chooses the algorithm, [`diagnosis`] explains failures, [`oracle`] checks results, [`prove`] proves graphs before they run. The command
 //! `aicpu-ts` is a thin layer above.
 
 pub mod algorithm_file;
@@ -26,6 +26,7 @@ pub mod run;
 pub mod select;
 pub mod settings;
 pub mod sim;
+pub mod stream;
 pub mod topology;
 pub mod traffic;
 

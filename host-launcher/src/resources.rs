@@ -203,6 +203,11 @@ impl RankResources {
         &self.entries.0
     }
 
+    /// The queue of the main thread.
+    pub(crate) fn main_queue(&self) -> u16 {
+        self.threads().first().map_or(u16::MAX, |main| main.queue)
+    }
+
     /// The queues of the queue pairs.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = u16> {
         self.entries.1.iter().filter(|channel| channel.depth > 0).map(|channel| channel.queue)

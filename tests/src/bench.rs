@@ -3,6 +3,7 @@
 use host_launcher::buffer::SharedBuffer;
 use host_launcher::cluster::Cluster;
 use host_launcher::communicator::{Communicator, Completed, Config, Operation, Place};
+use host_launcher::stream::Stream;
 use host_launcher::{Result, oracle, payload};
 use wire::DeviceAddr;
 use wire::launch::Staging;
@@ -137,10 +138,22 @@ impl<'c> Bench<'c> {
     /// # Errors
     /// What the launcher reports.
     pub fn launch_on(&mut self, rank: u32, case: &Case) -> Result<()> {
+        self.launch_in(None, rank, case)
+    }
+
+    /// Launches a case on one rank, on a stream.
+    ///
+    /// # Errors
+    /// What the launcher reports.
+    pub fn launch_in(&mut self, stream: Option<&Stream>, rank: u32, case: &Case) -> Result<()> {
         let [input, output] = offsets(case, rank);
         let target = if case.in_place { &self.input } else { &self.output };
         let input = Place { buffer: &self.input, offset: input };
-        self.comm.launch(rank, &case.operation, input, Place { buffer: target, offset: output })
+        let output = Place { buffer: target, offset: output };
+        match stream {
+            None => self.comm.launch(rank, &case.operation, input, output),
+            Some(stream) => self.comm.launch_in(stream, rank, &case.operation, input, output),
+        }
     }
 
     /// Flips a bit of a byte of a rank's input buffer, counted from the end of its first guard.

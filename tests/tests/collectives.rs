@@ -14,5 +14,7 @@ mod hierarchy;
 mod oracle;
 #[path = "collectives/set_up.rs"]
 mod set_up;
+#[path = "collectives/streams.rs"]
+mod streams;
 #[path = "collectives/strict.rs"]
 mod strict;

@@ -70,6 +70,8 @@ pub(crate) struct RankProgram {
     /// As many lists of buffers as replays can be in flight.
     lists: DeviceAddr,
     start_base: u32,
+    /// Queues of the main threads of the first and the last operation.
+    queues: [u16; 2],
 }
 
 impl RankProgram {
@@ -80,6 +82,7 @@ impl RankProgram {
         header: ProgramHeader,
         entries: &mut [ProgramEntry],
         rows: &[&[VectorRow]],
+        queues: [u16; 2],
     ) -> Result<Self> {
         let npu = cluster.npu(rank);
         let lists = u64::from(START_NOTIFIES * header.bindings) * size_of::<Buffer>() as u64;
@@ -98,7 +101,7 @@ impl RankProgram {
         npu.write(at, &[header.as_bytes(), entries.as_bytes()].concat()).map_err(driver)?;
         let start_base = entries.first().map_or(0, |entry| entry.start_base);
         let lists = DeviceAddr(at.0 + u64::from(header.total_len));
-        Ok(Self { program: (at, header.total_len), lists, start_base })
+        Ok(Self { program: (at, header.total_len), lists, start_base, queues })
     }
 
     pub(crate) fn free(&self, cluster: &Cluster, rank: u32) -> Result<()> {
@@ -258,7 +261,11 @@ impl<'c> Communicator<'c> {
             ..ProgramHeader::default()
         };
         let rows: Vec<_> = operations.iter().map(|(operation, ..)| operation.rows(rank)).collect();
-        RankProgram::write(self.cluster, rank, header, &mut entries, &rows)
+        let queue = |end: Option<&(Operation, Slot, Slot)>| {
+            end.map_or(Ok(u16::MAX), |(operation, ..)| Ok(self.resources_of(rank, operation)?.main_queue()))
+        };
+        let queues = [queue(operations.first())?, queue(operations.last())?];
+        RankProgram::write(self.cluster, rank, header, &mut entries, &rows, queues)
     }
 
     fn entry(&self, rank: u32, operation: &Operation, input: Slot, output: Slot) -> Result<ProgramEntry> {
@@ -339,6 +346,7 @@ impl<'c> Communicator<'c> {
             done_notify: state.done_notify,
             timeout_ms: self.timeout_ms(),
         };
-        self.post(rank, program.work.clone(), replay.args())
+        let queues = own.queues;
+        self.post(rank, program.work.clone(), replay.args(), queues, None)
     }
 }

@@ -21,6 +21,7 @@ impl Communicator<'_> {
         if self.poisoned || self.ranks.iter().any(|state| !state.in_flight.is_empty()) {
             self.stop()?;
         }
+        self.cluster.order().leave(self.identity.instance);
         self.release()?;
         (0..)
             .zip(&self.ranks)

@@ -10,6 +10,7 @@ use super::{Communicator, InFlight, Operation, Place, Work};
 use crate::buffer::driver;
 use crate::error::{Error, Result};
 use crate::resources::{RankResources, Resources, START_NOTIFIES};
+use crate::stream::{Mark, Stream, Ticket};
 
 impl Communicator<'_> {
     /// Launches an operation on one rank and returns without waiting.
@@ -27,7 +28,25 @@ impl Communicator<'_> {
     ) -> Result<()> {
         self.check_alive()?;
         self.prepare(operation)?;
-        self.launch_prepared(rank, operation, input, output)
+        self.launch_prepared(rank, operation, (input, output), None)
+    }
+
+    /// As [`launch`](Self::launch), on a stream: it begins when everything launched on the stream before is done on this
+    /// rank's NPU, of whatever communicator, and everything launched on this communicator before, as always.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_in(
+        &mut self,
+        stream: &Stream,
+        rank: u32,
+        operation: &Operation,
+        input: Place<'_>,
+        output: Place<'_>,
+    ) -> Result<()> {
+        self.check_alive()?;
+        self.prepare(operation)?;
+        self.launch_prepared(rank, operation, (input, output), Some(stream))
     }
 
     /// Launches on one rank what there are resources for.
@@ -35,8 +54,8 @@ impl Communicator<'_> {
         &mut self,
         rank: u32,
         operation: &Operation,
-        input: Place<'_>,
-        output: Place<'_>,
+        (input, output): (Place<'_>, Place<'_>),
+        stream: Option<&Stream>,
     ) -> Result<()> {
         let mut args = self.arguments(rank, operation, input, output)?;
         self.check_room(rank)?;
@@ -46,7 +65,8 @@ impl Communicator<'_> {
         if operation.vector.is_some() {
             args.vector = self.write_vector(rank, operation.rows(rank), args.sequence)?;
         }
-        self.post(rank, Work::Operation(operation.clone()), args.sealed())
+        let queue = self.resources_of(rank, operation)?.main_queue();
+        self.post(rank, Work::Operation(operation.clone()), args.sealed(), [queue; 2], stream)
     }
 
     /// Refuses to go on after an error.
@@ -113,22 +133,50 @@ impl Communicator<'_> {
             .reduces_inline(wire::Reduction { dtype: operation.dtype, op: operation.reduce })
     }
 
-    /// Posts launch arguments as they are: start notify, launch.
-    pub(super) fn post(&mut self, rank: u32, work: Work, args: LaunchArgs) -> Result<()> {
+    /// Posts launch arguments as they are: start notify, launch. Or has that done when what comes before is done.
+    ///
+    /// `first` and `last` are the queues of the threads that its first and its last task run on.
+    pub(super) fn post(
+        &mut self,
+        rank: u32,
+        work: Work,
+        args: LaunchArgs,
+        [first, last]: [u16; 2],
+        stream: Option<&Stream>,
+    ) -> Result<()> {
         let npu = self.cluster.npu(rank);
+        let sequence = args.sequence;
+        let done_at = self.ranks[rank as usize].done_count + 1;
+        let own = self.mark(rank, sequence, done_at);
+        let after = self.unfinished(rank, first, stream);
+        let ticket = if after.is_empty() {
+            npu.set_notify(args.start_notify);
+            let ticket = npu.post_launch(&args).map_err(driver)?;
+            self.cluster.wake(rank);
+            Ticket::Posted(ticket)
+        } else {
+            self.cluster.order().hold(npu.index(), own, after, args)
+        };
+        if let Some(stream) = stream {
+            self.cluster.order().append(stream, npu.index(), own);
+        }
         let state = &mut self.ranks[rank as usize];
-        npu.set_notify(args.start_notify);
-        let ticket = npu.post_launch(&args).map_err(driver)?;
-        self.cluster.wake(rank);
-        state.done_count += 1;
-        state.launched = args.sequence;
-        state.in_flight.push_back(InFlight {
-            sequence: args.sequence,
-            work,
-            ticket,
-            done_at: state.done_count,
-        });
+        (state.done_count, state.launched) = (done_at, sequence);
+        state.in_flight.push_back(InFlight { sequence, work, ticket, done_at, queue: last });
         Ok(())
+    }
+
+    /// Returns what a launch that starts on a queue has to wait for. What is in the same queue comes first anyway.
+    fn unfinished(&self, rank: u32, queue: u16, stream: Option<&Stream>) -> Vec<Mark> {
+        let npu = self.cluster.npu(rank);
+        let before = self.ranks[rank as usize].in_flight.back();
+        let before = before.filter(|before| before.queue != queue || before.ticket.number().is_none());
+        let before = before.map(|before| self.mark(rank, before.sequence, before.done_at));
+        let before = before.filter(|before| !before.is_done(npu));
+        let last = stream.and_then(|stream| self.cluster.order().last(stream, npu));
+        // Of its own communicator everything comes one after the other.
+        let last = last.filter(|last| last.number.instance != self.identity.instance);
+        before.into_iter().chain(last).collect()
     }
 
     /// Launches an operation on every rank.
@@ -138,7 +186,7 @@ impl Communicator<'_> {
     pub fn launch_all(&mut self, operation: &Operation, input: Place<'_>, output: Place<'_>) -> Result<()> {
         self.check_alive()?;
         self.prepare(operation)?;
-        (0..self.size()).try_for_each(|rank| self.launch_prepared(rank, operation, input, output))
+        (0..self.size()).try_for_each(|rank| self.launch_prepared(rank, operation, (input, output), None))
     }
 
     /// Creates the resources that an operation needs and does not have yet.

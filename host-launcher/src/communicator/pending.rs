@@ -13,6 +13,8 @@ use crate::diagnosis::snapshot::{Head, Launched, Snapshot};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Progress {
+    /// It waits for what was launched before it, on its stream or its communicator.
+    Held,
     /// The kernel has not taken it out of the mailbox, or is still expanding it.
     Posted,
     /// All its tasks are in the rings, and none of them is next.
@@ -68,6 +70,7 @@ fn on_rank(rank: &Snapshot) -> Vec<PendingOperation> {
             (_, Some(_)) => Progress::Running,
             (Some(_), None) if rank.done_count(notify) >= count => Progress::Done,
             (Some(_), None) => Progress::Submitted,
+            (None, None) if launched.is_held() => Progress::Held,
             (None, None) => Progress::Posted,
         };
         let peer = head.map(|head| head.sqe.peer).filter(|peer| *peer != Sqe::NO_PEER).map(u32::from);

@@ -136,6 +136,8 @@ impl Communicator<'_> {
             }
         };
         tell(self.identity.instance[0]);
+        // What is held is never posted.
+        cluster.order().forget(self.identity.instance);
         self.all_resources().try_for_each(|resources| resources.retire(cluster))?;
         // Retired first: an NPU that executes again finds none of these queues.
         let npu = |rank: u32| cluster.npu(rank).index();

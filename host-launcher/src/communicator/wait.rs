@@ -11,9 +11,12 @@ use super::{Communicator, Completed, RankState, Work};
 use crate::cluster::Cluster;
 use crate::diagnosis::{self, Warning};
 use crate::error::{Error, Result};
+use crate::stream;
 
 /// How long tasks and signals may be under way when all ranks are done.
 const SETTLE: Duration = Duration::from_millis(1);
+/// For how long no task of any NPU is carried out before operations that are behind each other are called stuck.
+const STANDSTILL: Duration = Duration::from_millis(100);
 
 impl Communicator<'_> {
     /// Waits until everything in flight is done, on all ranks.
@@ -69,6 +72,7 @@ impl Communicator<'_> {
             // A rank that was refused never signals its peers: waiting for those would only delay the message.
             let over = || {
                 turns = turns.wrapping_add(1);
+                self.cluster.advance();
                 if self.aborter.is_aborted() {
                     return true;
                 }
@@ -96,7 +100,7 @@ impl Communicator<'_> {
                 continue;
             }
             let early = next.filter(|next| deadline.is_none_or(|deadline| *next < deadline));
-            if outcome != Outcome::Deadline || early.is_none() {
+            if outcome != Outcome::Deadline || early.is_none() || self.is_in_a_circle() {
                 break (outcome, is_agreed);
             }
             let total = (0..self.size()).map(|rank| self.executed(rank)).sum();
@@ -111,6 +115,18 @@ impl Communicator<'_> {
             self.agreed.extend(works);
         }
         (outcome, is_agreed)
+    }
+
+    /// Returns whether communicators wait for each other: nothing moves, and operations are behind each other in a circle.
+    fn is_in_a_circle(&self) -> bool {
+        let cluster = self.cluster;
+        if stream::circle(&cluster.behind()).is_none() {
+            return false;
+        }
+        let executed = cluster.executed();
+        let until = cluster.clock().now().checked_add(STANDSTILL);
+        cluster.machine().run_past_errors(|| cluster.executed() != executed, until);
+        cluster.executed() == executed && stream::circle(&cluster.behind()).is_some()
     }
 
     /// Tasks that the device of a rank has carried out.
@@ -197,7 +213,8 @@ impl Communicator<'_> {
         let mut completed = Vec::with_capacity(self.ranks.iter().map(|state| state.in_flight.len()).sum());
         for (rank, state) in (0..).zip(&mut self.ranks) {
             let npu = self.cluster.npu(rank);
-            let answers = state.in_flight.drain(..).filter_map(|launched| npu.status(launched.ticket));
+            let answers =
+                state.in_flight.drain(..).filter_map(|launched| npu.status(launched.ticket.number()?));
             completed.extend(answers.map(|status| Completed { rank, status }));
         }
         completed
@@ -213,12 +230,13 @@ fn is_settled(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
     let Some(last) = state.in_flight.back() else { return true };
     // CAST: ranks are counted in u32.
     let npu = cluster.npu(u32::try_from(rank).unwrap_or(u32::MAX));
-    npu.host_notify_count(state.done_notify) >= last.done_at && npu.status(last.ticket).is_some()
+    let is_answered = || last.ticket.number().and_then(|ticket| npu.status(ticket)).is_some();
+    npu.host_notify_count(state.done_notify) >= last.done_at && is_answered()
 }
 
 fn refusal(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
     // CAST: ranks are counted in u32.
     let npu = cluster.npu(u32::try_from(rank).unwrap_or(u32::MAX));
-    let mut answers = state.in_flight.iter().filter_map(|launched| npu.status(launched.ticket));
+    let mut answers = state.in_flight.iter().filter_map(|launched| npu.status(launched.ticket.number()?));
     answers.any(|status| status.code != 0)
 }

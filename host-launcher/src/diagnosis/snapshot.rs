@@ -14,6 +14,8 @@ use wire::program::ProgramEntry;
 use wire::{Cqe, LaunchArgs, Sqe, TraceEvent};
 use zerocopy::FromBytes;
 
+use crate::stream::Behind;
+
 /// What the host knows about a rank of a communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostView {
@@ -25,6 +27,9 @@ pub struct HostView {
     pub epoch: u32,
     /// This rank.
     pub rank: u32,
+    /// Its NPU.
+    #[serde(default)]
+    pub npu: u32,
     /// How many ranks there are.
     pub ranks: u32,
     /// Host and device of the rank.
@@ -47,6 +52,9 @@ pub struct HostView {
     pub waited_us: u64,
     /// Whether the device or its kernel went on while it was watched; `None` where it was not.
     pub moves: Option<bool>,
+    /// Operations that are behind others on an NPU of the machine, of whatever communicator.
+    #[serde(default)]
+    pub behind: Vec<Behind>,
 }
 
 /// An operation in flight.
@@ -54,7 +62,7 @@ pub struct HostView {
 pub struct Launched {
     /// Its sequence.
     pub sequence: u32,
-    /// How many launches were posted on this NPU before it.
+    /// How many launches were posted on this NPU before it; [`HELD`](Self::HELD) for one that is not posted yet.
     pub ticket: u64,
     /// What it is, in words.
     pub what: String,
@@ -62,6 +70,17 @@ pub struct Launched {
     pub tables: u64,
     /// Host notify that tells that it is done, and its count then.
     pub done: (u32, u64),
+}
+
+impl Launched {
+    /// The ticket of a launch that waits for others.
+    pub const HELD: u64 = u64::MAX;
+
+    /// Returns whether it waits for what was launched before it.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.ticket == Self::HELD
+    }
 }
 
 /// A thread of a communicator.

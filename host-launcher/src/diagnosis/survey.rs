@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use device_model::driver::Npu;
+use device_model::driver::{LaunchTicket, Npu};
 use device_model::machine::Outcome;
 use wire::npu::{DOORBELLS, HEADS, HEAP, HEARTBEAT, LAUNCH_HEAD, MAX_QUEUES, QUEUES, QueueSlot, TAILS};
 use wire::program::{MAX_OPERATIONS, ProgramEntry, ProgramHeader};
@@ -61,7 +61,7 @@ fn host_view(comm: &Communicator<'_>, rank: u32, waited: Duration) -> HostView {
     });
     let launched = |launched: &InFlight| Launched {
         sequence: launched.sequence,
-        ticket: launched.ticket.number(),
+        ticket: launched.ticket.number().map_or(Launched::HELD, LaunchTicket::number),
         what: launched.work.to_string(),
         tables: launched.work.tables_digest(),
         done: (state.done_notify, launched.done_at),
@@ -71,6 +71,7 @@ fn host_view(comm: &Communicator<'_>, rank: u32, waited: Duration) -> HostView {
         instance: comm.identity.instance,
         epoch: comm.identity.epoch,
         rank,
+        npu: comm.cluster.npu(rank).index(),
         ranks: comm.size(),
         place: comm.cluster.topology().whereabouts(rank).unwrap_or_default(),
         launched: state.launched,
@@ -82,6 +83,7 @@ fn host_view(comm: &Communicator<'_>, rank: u32, waited: Duration) -> HostView {
         timeout_source: comm.config.timeout_source.clone(),
         waited_us: u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
         moves: None,
+        behind: comm.cluster.behind(),
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! In this order: an error that a device reports, a launch that was refused or a kernel that stopped, a rank of which
 //! nothing is known, ranks that were asked for different things, a rank that has not started, a kernel that is silent, a
-//! device that stands still or is slow, a signal that was lost, a circle of waits.
+//! device that stands still or is slow, a signal that was lost, a circle of waits. Operations that are behind those of
+//! other communicators come before all but errors and ranks of which nothing is known.
 
 use wire::{Cqe, Effect, ErrorCode, Phase, Sqe};
 
@@ -65,6 +66,8 @@ impl<'a> Case<'a> {
         let runnable = waits.ranks(|state| matches!(state, State::Runnable(_)));
         if let Some(culprit) = waits.most_awaited(&self.lost()) {
             self.peer_lost(culprit)
+        } else if let Some(report) = self.ordered().or_else(|| self.held()) {
+            report
         } else if let Some(culprit) = self.least_launched(&behind) {
             self.not_started(culprit, &behind)
         } else if let Some(culprit) = waits.most_awaited(&silent) {

@@ -109,6 +109,9 @@ super::codes! {
     6105 WAIT_CIRCLE CommPoisoned hccl 4 ei 2
         "ranks wait for each other in a circle"
         "no rank is late: this is a defect of the algorithm; report the operation, ranks and count"
+    6106 COMM_ORDER CommPoisoned hccl 4 ei 2
+        "communicators that share devices wait for each other: their operations come in different orders"
+        "launch the operations of communicators that share NPUs in one order on all of them"
     6201 PEER_NOT_STARTED CommPoisoned hccl 9 ei 2
         "a peer never started this operation"
         "look at that rank first: why did it not call the operation?"
