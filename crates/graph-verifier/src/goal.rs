@@ -304,7 +304,7 @@ impl Goal {
     fn reduced(&mut self, request: &Request, count: u64, root: Rank) -> Vec<Piece> {
         let chunk = if request.chunk == 0 { count } else { request.chunk };
         let parts = request.order.slices(request.ranks);
-        let owner = |slice: u32| (slice + root) % request.ranks;
+        let owner = |slice: u32| (request.order.owner(slice, request.ranks) + root) % request.ranks;
         let owned: Vec<_> = (0..parts).map(|slice| self.owned(request.order, owner(slice))).collect();
         let mut pieces = Vec::new();
         let mut first = 0;

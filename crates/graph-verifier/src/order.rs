@@ -15,6 +15,8 @@ pub enum Order {
     HalvingDoubling,
     /// The binary tree over the distance ahead of the owner. A slice for each rank.
     Nhr,
+    /// As NHR, but of 2^k ranks, slice j belongs to the rank whose k bits are those of j in reverse.
+    NhrReversed,
     /// The binary tree over the distance behind the owner. A slice for each rank.
     Nb,
     /// As NHR, one slice.
@@ -35,6 +37,7 @@ impl Order {
             (OpKind::Reduce, Algorithm::Ring) => Self::Chain,
             (_, Algorithm::Ring) => Self::Ring,
             (_, Algorithm::HalvingDoubling) => Self::HalvingDoubling,
+            (OpKind::AllReduce, Algorithm::Nhr) => Self::NhrReversed,
             (_, Algorithm::Nhr) => Self::Nhr,
             (_, Algorithm::Nb) => Self::Nb,
             (_, Algorithm::Tree) => Self::Tree,
@@ -50,9 +53,19 @@ impl Order {
     /// How many slices with an owner of their own a chunk has.
     pub(crate) fn slices(self, ranks: u32) -> u32 {
         match self {
-            Self::Ring | Self::Nhr | Self::Nb => ranks,
+            Self::Ring | Self::Nhr | Self::NhrReversed | Self::Nb => ranks,
             Self::HalvingDoubling => 1 << ranks.max(1).ilog2(),
             Self::Chain | Self::Tree | Self::Rank | Self::Strict | Self::Any => 1,
+        }
+    }
+
+    /// Returns the owner of a slice, counted from the root on.
+    pub(crate) fn owner(self, slice: u32, ranks: u32) -> u32 {
+        match (self, ranks.ilog2()) {
+            (Self::NhrReversed, bits @ 1..) if ranks.is_power_of_two() => {
+                slice.reverse_bits() >> (u32::BITS - bits)
+            }
+            _ => slice,
         }
     }
 
@@ -66,7 +79,7 @@ impl Order {
             Self::Rank => (1..ranks).map(|rank| (0, rank)).collect(),
             Self::Ring => (2..=ranks).map(|hop| (ahead(hop), ahead(hop - 1))).collect(),
             Self::Chain => (1..ranks).rev().map(|hop| (ahead(hop - 1), ahead(hop))).collect(),
-            Self::Nhr | Self::Tree => tree(ranks, ahead),
+            Self::Nhr | Self::NhrReversed | Self::Tree => tree(ranks, ahead),
             Self::Nb => tree(ranks, behind),
             Self::Strict => {
                 let (mut list, mut left) = (Vec::new(), ranks);

@@ -97,7 +97,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         }
         let member = lane.group.member(self.plan.shape().rank);
         let schedule = Schedule::new(algorithm, pass, member, lane.group.members());
-        self.run_pass(lane, schedule, pass.reduces(), step)
+        self.run_pass(lane, schedule, (pass.reduces(), None), step)
     }
 
     /// The blocks of the work area: parts of what is the same at all ranks, or one block per rank.

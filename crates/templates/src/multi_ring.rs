@@ -35,7 +35,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             let mut step = ring / self.plan.thread_count() * self.steps_of_ring();
             for pass in Pass::of(shape.op, Algorithm::Ring, false).into_iter().flatten() {
                 let schedule = Schedule::new(Algorithm::Ring, pass, group.member(shape.rank), ranks);
-                step = self.run_pass(&lane, schedule, pass.reduces(), step)?;
+                step = self.run_pass(&lane, schedule, (pass.reduces(), None), step)?;
             }
             last = step.max(last);
         }

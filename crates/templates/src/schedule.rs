@@ -83,11 +83,21 @@ pub(crate) struct Schedule {
     members: NonZero<u32>,
     /// Slices: the members, of halving-doubling the largest power of two among them.
     core: NonZero<u32>,
+    /// Whether the slices of NHR lie in the order of their members' reversed bits.
+    renumbered: bool,
 }
 
 impl Schedule {
     pub(crate) fn new(algorithm: Algorithm, pass: Pass, member: u32, members: NonZero<u32>) -> Self {
-        Self { algorithm, pass, member, members, core: core(algorithm, members) }
+        Self { algorithm, pass, member, members, core: core(algorithm, members), renumbered: false }
+    }
+
+    /// As it is where what the slices are is free, as in an all-reduce: those that a step moves lie together. Of a power of
+    /// two of members, NHR moves the slices of members that agree in their low bits, which is what they begin with once
+    /// these bits are reversed.
+    pub(crate) fn of_free_slices(self) -> Self {
+        let renumbered = self.algorithm == Algorithm::Nhr && self.members.is_power_of_two();
+        Self { renumbered, ..self }
     }
 
     /// Returns the number of steps.
@@ -142,7 +152,10 @@ impl Schedule {
             _ => {
                 let distance = 1 << step;
                 let (to, from) = (minus(member, distance, members), plus(member, distance, members));
-                let set = |first| spaced(first, 2 << step, step, members);
+                let set = |first| match self.renumbered {
+                    true => alike(first, step + 1, members),
+                    false => spaced(first, 2 << step, step, members),
+                };
                 both((to, set(to)), (from, set(member)))
             }
         }
@@ -250,6 +263,17 @@ fn spaced(first: u32, back: u32, step: u32, parts: NonZero<u32>) -> SliceSet {
     // In units of 2 · distance, rounded half up.
     let count = (parts.get() - 1 + (1 << step)) >> (step + 1);
     SliceSet::Stepped { first, count, back, parts }
+}
+
+/// The slices of all members that agree with `member` in the lowest `bits`, by the members' reversed bits; of a power of
+/// two of members, of at least two.
+#[inline]
+fn alike(member: u32, bits: u32, members: NonZero<u32>) -> SliceSet {
+    let low = member & ((1 << bits) - 1);
+    SliceSet::Together {
+        first: low.reverse_bits() >> (u32::BITS - members.ilog2()),
+        count: members.get() >> bits,
+    }
 }
 
 /// The member `distance` (at most `members`) ahead, around the circle.

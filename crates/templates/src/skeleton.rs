@@ -3,6 +3,7 @@
 //! PreSync, PreCopy, PreSync, Run, PostSync, PostCopy, PostSync. The syncs are between the main thread and its sub
 //! threads. Step algorithms sync at the copy boundary (sub threads share the copies, the main thread alone
 //! communicates), mesh algorithms at the communication boundary (the main thread copies, sub threads communicate).
+//! Where sub threads can copy before the last step is done, they do (`overlap`), as a part of that step.
 //! Each pair of main and sub thread has two notifies: 0 for the start of communication, 1 for the start of copying.
 
 use core::num::NonZero;
@@ -86,9 +87,13 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         self.join_subs(Boundary::Communication)?;
         let steps = if self.plan.is_composed() { self.run_composition()? } else { self.run_steps()? };
         self.sink.mark(Phase::PostSync, steps);
-        self.start_subs(Boundary::Communication)?;
+        let overlap = self.overlap();
+        self.start_subs(if overlap.is_some() { Boundary::Copy } else { Boundary::Communication })?;
         self.sink.mark(Phase::PostCopy, steps);
-        self.post_copy()?;
+        match overlap {
+            Some(overlap) => self.copy_set(overlap.late, 0)?,
+            None => self.post_copy()?,
+        }
         self.sink.mark(Phase::PostSync, steps);
         self.join_subs(Boundary::Copy)
     }

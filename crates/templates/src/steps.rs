@@ -5,12 +5,14 @@
 //! landing area, from which the receiver reduces. A slice without bytes is skipped, its notifies are not.
 
 use task_graph::{ChannelNotify, Part, RegionId, RegionKind, TaskSink, ThreadId, WriteBatch};
+use wire::launch::OpKind;
 use wire::{ErrorCode, Phase};
 
 use crate::areas::Area;
 use crate::group::Group;
 use crate::schedule::{Leg, Pass, Schedule};
 use crate::skeleton::{Emitted, Emitter, own};
+use crate::slices::SliceSet;
 
 /// Where a pass runs: on which thread, among whom, on what.
 #[derive(Clone, Copy)]
@@ -35,24 +37,32 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             work: self.slices(parts),
             landing: self.landing(parts),
         };
+        let overlap = self.overlap();
         let mut step = 0;
         for pass in Pass::of(shape.op, shape.algorithm, parts < self.plan.ranks()).into_iter().flatten() {
             let member = lane.group.member(shape.rank);
             let schedule = Schedule::new(shape.algorithm, pass, member, lane.group.members());
-            step = self.run_pass(&lane, schedule, pass.reduces(), step)?;
+            let schedule = if shape.op == OpKind::AllReduce { schedule.of_free_slices() } else { schedule };
+            // What is copied out meanwhile is all there before the last step of the last pass.
+            let early = overlap.filter(|_| pass == Pass::AllGather).map(|overlap| overlap.early);
+            step = self.run_pass(&lane, schedule, (pass.reduces(), early), step)?;
         }
         Ok(step)
     }
 
-    /// Emits the steps of one pass, numbered from `step` on; returns the number after the last.
+    /// Emits the steps of one pass, numbered from `step` on; returns the number after the last. The slices `early` are
+    /// copied out during the last.
     pub(crate) fn run_pass<A: Area>(
         &mut self,
         lane: &Lane<'a, A>,
         schedule: Schedule,
-        reducing: bool,
+        (reducing, early): (bool, Option<SliceSet>),
         mut step: u16,
     ) -> Result<u16, ErrorCode> {
         for index in 0..schedule.steps() {
+            if let Some(early) = early.filter(|_| index + 1 == schedule.steps()) {
+                self.copy_early(early, step)?;
+            }
             self.sink.mark(Phase::Run, step);
             let legs = schedule.step(index);
             if let Some(leg) = legs.receive {

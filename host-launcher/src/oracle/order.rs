@@ -39,6 +39,12 @@ pub(super) fn of_whole(operation: &Operation, ranks: u32, groups: &Tables<'_>) -
         // All of it goes to one rank.
         Algorithm::Tree => vec![flat(algorithm, op, root, ranks)],
         Algorithm::Ring if op == OpKind::Reduce => vec![flat(algorithm, op, root, ranks)],
+        Algorithm::Nhr if op == OpKind::AllReduce && ranks.is_power_of_two() => {
+            // The slices lie in the order of their owners' reversed bits.
+            let bits = ranks.ilog2();
+            let owner = |slice: u32| (0..bits).fold(0, |owner, bit| owner << 1 | slice >> bit & 1);
+            (0..ranks).map(|slice| flat(algorithm, op, owner(slice), ranks)).collect()
+        }
         _ => (0..holders(algorithm, ranks))
             .map(|slice| flat(algorithm, op, (slice + root) % ranks, ranks))
             .collect(),

@@ -70,13 +70,26 @@ impl<'t> Machine<'t> {
     /// # Errors
     /// Those of planning.
     pub fn plan(&self, operation: &Operation, rank: u32, in_place: bool) -> Result<Plan, PlanError> {
+        self.planned(operation, rank, in_place, self.reduces_inline(operation))
+    }
+
+    fn reduces_inline(&self, operation: &Operation) -> bool {
+        self.topology.reduces_inline(Reduction { dtype: operation.dtype, op: operation.reduce })
+    }
+
+    fn planned(
+        &self,
+        operation: &Operation,
+        rank: u32,
+        in_place: bool,
+        inline_reduce: bool,
+    ) -> Result<Plan, PlanError> {
         let ranks = self.topology.ranks();
-        let reduction = Reduction { dtype: operation.dtype, op: operation.reduce };
         let groups = self.topology.groups();
         let shape = Shape {
             scratch_len: operation.scratch(ranks, &groups, self.scratch),
             threads: operation.shape(rank, ranks).needs(&groups).threads,
-            inline_reduce: self.topology.reduces_inline(reduction),
+            inline_reduce,
             in_place,
             ..operation.shape(rank, ranks)
         };
@@ -94,7 +107,8 @@ impl<'t> Machine<'t> {
     /// # Errors
     /// Those of planning.
     pub fn tasks(&self, operation: &Operation, in_place: bool) -> Result<Vec<Chunk>, PlanError> {
-        let plans = (0..self.topology.ranks()).map(|rank| self.plan(operation, rank, in_place));
+        let inline = self.reduces_inline(operation);
+        let plans = (0..self.topology.ranks()).map(|rank| self.planned(operation, rank, in_place, inline));
         let plans = plans.collect::<Result<Vec<_>, _>>()?;
         let chunks = plans.first().map_or(0, Plan::chunks);
         // All but the last have the same lengths.

@@ -97,8 +97,8 @@ fn the_oracle_adds_floats_in_the_documented_order() {
     assert_eq!(sums(Algorithm::Ring), [2.0, 2.0, 2.0, 0.0]);
     // Slice 0: (x0 + x2) + (x1 + x3), slice 1: (x1 + x3) + (x0 + x2), and so on: pairs two apart first.
     assert_eq!(sums(Algorithm::HalvingDoubling), [1.0, 1.0, 1.0, 1.0]);
-    // Slice j: (x_j + x_{j+1}) + (x_{j+2} + x_{j+3}).
-    assert_eq!(sums(Algorithm::Nhr), [1.0, 2.0, 1.0, 2.0]);
+    // Slice of rank r: (x_r + x_{r+1}) + (x_{r+2} + x_{r+3}); those of ranks 0, 2, 1, 3.
+    assert_eq!(sums(Algorithm::Nhr), [1.0, 1.0, 2.0, 2.0]);
 }
 
 #[test]

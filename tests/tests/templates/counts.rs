@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use aicpu_tests::reference::{FULL_CAPS, Labelled};
 use task_graph::{Counter, Counts};
 use templates::{Plan, Shape, Tables};
-use wire::launch::{Algorithm, OpKind};
+use wire::launch::{Algorithm, OpKind, Staging};
 
 use crate::facts::{all_reduce, all_tasks, shape, writes};
 
@@ -133,6 +133,21 @@ fn t10_folding_costs_steps_and_volume_and_nhr_does_not_fold() {
     assert_eq!((count(&fold).steps, count(&nhr).steps), (6, 6));
     assert_eq!(critical_bytes(&all_tasks(&fold)) * 2, 7 * bytes);
     assert_eq!(critical_bytes(&all_tasks(&nhr)) * 7, 12 * bytes);
+}
+
+/// Of a power of two of ranks, the slices of each step lie together, also where the tail makes the last one longer.
+#[test]
+fn nhr_moves_the_slices_of_a_step_as_one() {
+    for ranks in [2_u32, 4, 8, 64, 1024] {
+        for staging in [Staging::Scratch, Staging::Direct] {
+            let n = u64::from(ranks);
+            let shape = |rank| Shape { staging, ..all_reduce(Algorithm::Nhr, rank, ranks, 3 * n + 1) };
+            for rank in [0, 1, ranks - 1] {
+                let counts = count(&shape(rank));
+                assert_eq!((counts.steps, counts.transfers), (2 * u64::from(ranks.ilog2()), counts.steps));
+            }
+        }
+    }
 }
 
 #[test]

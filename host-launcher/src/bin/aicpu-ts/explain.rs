@@ -3,6 +3,8 @@
 mod cache;
 
 use core::fmt::Write;
+use std::panic::resume_unwind;
+use std::thread;
 
 use comfy_table::{CellAlignment, Table, presets};
 use host_launcher::Result;
@@ -35,13 +37,20 @@ pub(crate) fn explain(args: &ExplainArgs, output: &mut Output) -> Result<()> {
     let named: Vec<&str> = args.profile.iter().map(String::as_str).collect();
     let names = if named.is_empty() { &SHOWN[..] } else { &named };
     let profiles = names.iter().map(|name| Profile::named(name)).collect::<Result<Vec<_>>>()?;
-    let explained = profiles
-        .into_iter()
-        .map(|profile| {
-            let selector = Selector::new(&topology, profile.clone(), &settings);
-            Ok((profile, selector.explain(&question)?))
-        })
-        .collect::<Result<Vec<_>>>()?;
+    // Each on a thread of its own: with many ranks one takes a second.
+    let explained = thread::scope(|scope| {
+        let explain = |profile: Profile| {
+            let (topology, settings, question) = (&topology, &settings, &question);
+            scope.spawn(move || {
+                let selector = Selector::new(topology, profile.clone(), settings);
+                Ok((profile, selector.explain(question)?))
+            })
+        };
+        let threads: Vec<_> = profiles.into_iter().map(explain).collect();
+        let done =
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        done.collect::<Result<Vec<_>>>()
+    })?;
     if output.is_json() {
         output.line(&value(&question, &topology, &explained));
     } else {
