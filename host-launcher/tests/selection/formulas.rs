@@ -76,6 +76,28 @@ fn halving_doubling_and_nhr_all_reduce() {
     }
 }
 
+/// T36: only what the last step brings is copied out after it, by both threads; the rest meanwhile.
+#[test]
+fn t36_copying_out_overlaps_the_last_step() {
+    for ranks in [4_u32, 8, 16] {
+        let p = u64::from(ranks);
+        let n = p * 4096;
+        let (bytes, reduced) = (2 * (p - 1) * n / p, (p - 1) * n / p);
+        let got = time(OpKind::AllReduce, Algorithm::Nhr, Staging::Scratch, ranks, n / 4);
+        // Half of it in by each thread, a quarter of it out, where it would be half.
+        assert_formula(got, &Formula { steps: 2 * log(p), bytes, reduced, copied: n / 2 + n / 4 });
+    }
+    for algorithm in [Algorithm::Nhr, Algorithm::Nb] {
+        for ranks in [4_u32, 8, 16] {
+            let (p, block) = (u64::from(ranks), 4096);
+            let got = time(OpKind::AllGather, algorithm, Staging::Scratch, ranks, block / 4);
+            // One in, a quarter of all out by each thread, where it would be half of all.
+            let copied = (1 + p / 4) * block;
+            assert_formula(got, &Formula { steps: log(p), bytes: (p - 1) * block, reduced: 0, copied });
+        }
+    }
+}
+
 #[test]
 fn ring_halves() {
     for ranks in [2_u32, 5, 8] {
