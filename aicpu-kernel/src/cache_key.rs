@@ -7,7 +7,7 @@ use task_cache::{
 use templates::{Plan, SizeClass, Tables};
 use wire::context::{ChannelEntry, ContextHeader};
 use wire::launch::{Algorithm, CacheMode, Launch, VectorRow};
-use wire::npu;
+use wire::{digest, npu};
 
 use crate::sizes::Sizes;
 
@@ -104,7 +104,7 @@ fn form(launch: &Launch, attached: &Tables<'_>) -> Form {
     match attached.script {
         Some(script) => Form::Script { count: launch.count, digest: script.header().digest },
         None if attached.vector.is_empty() => Form::Exact(launch.count),
-        None => Form::Vector(digest(attached.vector)),
+        None => Form::Vector(digest_of(attached.vector)),
     }
 }
 
@@ -117,23 +117,18 @@ fn mixed(launch: &Launch, features: u32, class: u64) -> u64 {
     let levels = launch.levels.map(|level| level.map_or(0, |algorithm| algorithm as u8));
     let group = u64::from(launch.root) << 32 | u64::from(u32::from_le_bytes(levels));
     let words = [launch.instance[0], launch.instance[1], around, group, class];
-    words.into_iter().fold(u64::from(launch.epoch), |mixed, word| {
-        // The multiplier is 2^64 divided by the golden ratio, the usual one of multiplicative hashing; the upper bits
-        // of a product are the mixed ones.
-        (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
-    })
+    words.into_iter().fold(u64::from(launch.epoch), digest::with)
 }
 
-/// Returns 128 bits that stand for a vector: two hashes of its words with different multipliers and starts.
-fn digest(vector: &[VectorRow]) -> [u64; 2] {
-    let mix = |start: u64, multiplier: u64| {
-        let words = vector
-            .iter()
-            .flat_map(|row| [row.send.first, row.send.count, row.receive.first, row.receive.count]);
-        words.fold(start, |mixed, word| (mixed ^ word).wrapping_mul(multiplier).rotate_left(29))
-    };
-    // Odd constants without structure: the golden ratio and the square root of 2, scaled to 64 bits.
-    [mix(vector.len() as u64, 0x9e37_79b9_7f4a_7c15), mix(!0, 0x6a09_e667_f3bc_c909)]
+/// Returns 128 bits that stand for a vector: digests of its words, and of its words with their halves exchanged, so
+/// that what hardly stirs the one (a difference in upper bits) stirs all of the other.
+fn digest_of(vector: &[VectorRow]) -> [u64; 2] {
+    let len = vector.len() as u64;
+    let words =
+        vector.iter().flat_map(|row| [row.send.first, row.send.count, row.receive.first, row.receive.count]);
+    words.fold([len, !len], |[one, other], word| {
+        [digest::with(one, word), digest::with(other, word.rotate_left(32))]
+    })
 }
 
 /// What the field's policy asks of a launch.

@@ -12,8 +12,7 @@ use wire::npu::{
     STATUSES, Status,
 };
 use wire::program::Posted;
-use wire::trace::digest_with;
-use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent};
+use wire::{DeviceAddr, ErrorCode, LaunchArgs, TraceEvent, digest};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::bindings::{LoadedVector, PeerTables};
@@ -213,7 +212,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         self.digest = launch.digest();
         let others = (1..count).rev().try_for_each(|index| {
             let other = self.program.launch(index)?;
-            self.digest = digest_with(self.digest, other.digest());
+            self.digest = digest::with(self.digest, other.digest());
             self.open(other)?.plan.map(drop)
         });
         let mut first = self.open(launch)?;

@@ -2,6 +2,7 @@
 //!
 //! Counts and partners are made from a seed, so that a run can be repeated. Only the shape of the traffic is here.
 
+use fastrand::Rng;
 use wire::launch::{ElementRange, OpKind, VectorRow};
 
 use crate::communicator::Vector;
@@ -66,40 +67,40 @@ impl Traffic {
     /// operation has no vector.
     #[must_use]
     pub fn vector(self, seed: u64, count: u64, ranks: u32) -> Option<Vector> {
-        let mut dice = Dice(seed);
+        let mut dice = Rng::with_seed(seed);
         let size = ranks as usize;
         match self {
             Self::Plain(_) => None,
             Self::AllGatherV | Self::ReduceScatterV => {
                 let mut first = 0;
                 let mut block = |_| {
-                    let block = ElementRange { first, count: dice.count(count) };
+                    let block = ElementRange { first, count: roll(&mut dice, count) };
                     // A gap now and then: places are the caller's.
-                    first += block.count + dice.next() % 3;
+                    first += block.count + gap(&mut dice);
                     block
                 };
                 Some(Vector::of_blocks(&(0..ranks).map(&mut block).collect::<Vec<_>>()))
             }
             Self::AllToAllV => {
-                let matrix = dice.matrix(size, count, |_, _| true);
+                let matrix = matrix(&mut dice, size, count, |_, _| true);
                 let rows = spread(&matrix, &mut dice);
                 Vector::of_rows(rows)
             }
-            Self::AllToAllVc => Vector::of_matrix(&dice.matrix(size, count, |_, _| true)),
+            Self::AllToAllVc => Vector::of_matrix(&matrix(&mut dice, size, count, |_, _| true)),
             Self::SendReceive => {
                 let next = |from: usize, to: usize| (from + 1) % size == to && from != to;
                 let row = |from| (0..size).map(|to| if next(from, to) { count } else { 0 }).collect();
                 Vector::of_matrix(&(0..size).map(row).collect::<Vec<_>>())
             }
-            Self::BatchSendReceive => Vector::of_matrix(
-                &dice.matrix(size, count, |from, to| from != to && (from + 2 * to) % 3 != 0),
-            ),
+            Self::BatchSendReceive => Vector::of_matrix(&matrix(&mut dice, size, count, |from, to| {
+                from != to && (from + 2 * to) % 3 != 0
+            })),
         }
     }
 }
 
 /// Lays the blocks of a matrix out with gaps, in descending order of peers.
-fn spread(matrix: &[Vec<u64>], dice: &mut Dice) -> Vec<VectorRow> {
+fn spread(matrix: &[Vec<u64>], dice: &mut Rng) -> Vec<VectorRow> {
     let size = matrix.len();
     let mut rows = vec![VectorRow::default(); size * size];
     for rank in 0..size {
@@ -108,39 +109,31 @@ fn spread(matrix: &[Vec<u64>], dice: &mut Dice) -> Vec<VectorRow> {
             let row = &mut rows[rank * size + peer];
             row.send = ElementRange { first: sent, count: matrix[rank][peer] };
             row.receive = ElementRange { first: received, count: matrix[peer][rank] };
-            sent += row.send.count + dice.next() % 3;
-            received += row.receive.count + dice.next() % 3;
+            sent += row.send.count + gap(dice);
+            received += row.receive.count + gap(dice);
         }
     }
     rows
 }
 
-/// A sequence of numbers from a seed (`SplitMix64`, public domain).
-struct Dice(u64);
+/// Rolls a count: at most `most`, now and then 0.
+fn roll(dice: &mut Rng, most: u64) -> u64 {
+    if dice.u8(..4) == 0 { 0 } else { dice.u64(..=most) }
+}
 
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
+/// Rolls a gap between two blocks, elements.
+fn gap(dice: &mut Rng) -> u64 {
+    dice.u64(..3)
+}
 
-    /// Rolls a count: at most `most`, now and then 0.
-    fn count(&mut self, most: u64) -> u64 {
-        let roll = self.next();
-        if roll.is_multiple_of(4) { 0 } else { (roll >> 8) % most.saturating_add(1).max(1) }
-    }
-
-    fn matrix(&mut self, size: usize, most: u64, pairs: impl Fn(usize, usize) -> bool) -> Vec<Vec<u64>> {
-        let mut matrix = vec![vec![0; size]; size];
-        for (from, row) in matrix.iter_mut().enumerate() {
-            for (to, cell) in row.iter_mut().enumerate() {
-                let count = self.count(most);
-                *cell = if pairs(from, to) { count } else { 0 };
-            }
+/// Rolls a count for each pair; those that are not wanted get 0, and leave the others' as they are.
+fn matrix(dice: &mut Rng, size: usize, most: u64, wanted: impl Fn(usize, usize) -> bool) -> Vec<Vec<u64>> {
+    let mut matrix = vec![vec![0; size]; size];
+    for (from, row) in matrix.iter_mut().enumerate() {
+        for (to, cell) in row.iter_mut().enumerate() {
+            let count = roll(dice, most);
+            *cell = if wanted(from, to) { count } else { 0 };
         }
-        matrix
     }
+    matrix
 }

@@ -66,7 +66,7 @@ impl Simulation {
     pub(crate) fn note(&self, what: u64, npu: u32, detail: u64) {
         let mut digest = lock(&self.digest);
         for word in [what << 32 | u64::from(npu), detail, self.clock.now_ns()] {
-            *digest = (*digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+            *digest = wire::digest::with(*digest, word);
         }
     }
 

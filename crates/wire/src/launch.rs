@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::dtype::wire_enum;
 use crate::npu::{HOST_NOTIFIES, MAX_NOTIFIES};
-use crate::{ABI_MAJOR, DataType, DeviceAddr, ErrorCode, ReduceOp};
+use crate::{ABI_MAJOR, DataType, DeviceAddr, ErrorCode, ReduceOp, digest};
 
 wire_enum! {
     /// A collective operation; the numbers are our own. All-to-all-vc is an all-to-all-v by the time it is launched,
@@ -231,9 +231,7 @@ impl LaunchArgs {
     /// one word always changes the unfolded state. A CRC would cost more than the rest of a small launch.
     fn compute_checksum(&self) -> u32 {
         let words: [u64; 32] = zerocopy::transmute!(Self { checksum: 0, ..*self });
-        let hash = words.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| {
-            (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-        });
+        let hash = words.into_iter().fold(digest::START, digest::with);
         let [a, b, c, d, e, f, g, h] = hash.to_le_bytes();
         u32::from_le_bytes([a, b, c, d]) ^ u32::from_le_bytes([e, f, g, h])
     }

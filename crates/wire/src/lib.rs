@@ -18,6 +18,7 @@ pub mod code;
 pub mod context;
 mod cqe;
 mod descriptor;
+pub mod digest;
 mod dtype;
 pub mod image_note;
 pub mod launch;

@@ -7,7 +7,7 @@
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::launch::OpKind;
-use crate::{ABI_MAJOR, ABI_MINOR, ErrorCode};
+use crate::{ABI_MAJOR, ABI_MINOR, ErrorCode, digest};
 
 /// First eight bytes of a script.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"AICPUSCR");
@@ -290,7 +290,7 @@ impl<'a> Script<'a> {
         else {
             return Err((ErrorCode::SCRIPT_FORMAT, 0));
         };
-        if header.digest != digest(header, entries) {
+        if header.digest != digest_of(header, entries) {
             return Err((ErrorCode::SCRIPT_DIGEST, 0));
         }
         let blocks = Blocks::of(op, header);
@@ -338,7 +338,7 @@ impl ScriptHeader {
         if entries.len() > MAX_ENTRIES {
             return Err(FULL);
         }
-        Ok(Self { digest: digest(&header, entries), ..header })
+        Ok(Self { digest: digest_of(&header, entries), ..header })
     }
 }
 
@@ -383,12 +383,11 @@ impl Blocks {
 }
 
 /// The hash of launch arguments, over all words, not folded: each word enters by a bijection.
-fn digest(header: &ScriptHeader, entries: &[ScriptEntry]) -> u64 {
-    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+fn digest_of(header: &ScriptHeader, entries: &[ScriptEntry]) -> u64 {
     let head: [u64; 8] = zerocopy::transmute!(ScriptHeader { digest: 0, ..*header });
-    let start = head.into_iter().fold(0xcbf2_9ce4_8422_2325, mix);
+    let start = head.into_iter().fold(digest::START, digest::with);
     entries.iter().fold(start, |hash, entry| {
         let words: [u64; 2] = zerocopy::transmute!(*entry);
-        words.into_iter().fold(hash, mix)
+        words.into_iter().fold(hash, digest::with)
     })
 }

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::dtype::wire_enum;
 use crate::launch::{CacheOutcome, Launch};
 use crate::npu::Status;
-use crate::{Cqe, DeviceAddr, ErrorCode, LaunchArgs};
+use crate::{Cqe, DeviceAddr, ErrorCode, LaunchArgs, digest};
 
 wire_enum! {
     /// Where in the template skeleton a task belongs; tasks carry it so that messages can name it.
@@ -229,13 +229,6 @@ const fn halves(value: u64) -> (u32, u32) {
     (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
 }
 
-/// Adds a word to a digest: each enters by a bijection, so two that differ in one word differ.
-#[must_use]
-#[inline]
-pub const fn digest_with(digest: u64, word: u64) -> u64 {
-    (digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-}
-
 impl Launch {
     /// Returns the digest of everything that must be the same on all ranks: what is to be done with how much, and how.
     /// Buffers, vectors, contexts, notifies, timeouts and the use of the cache are each rank's own.
@@ -249,8 +242,6 @@ impl Launch {
             | (self.reduce as u64) << 16
             | (self.algorithm as u64) << 24
             | (self.staging as u64) << 32;
-        let digest = digest_with(0xcbf2_9ce4_8422_2325, kinds);
-        let words = [self.count, self.chunk, self.piece, root];
-        words.into_iter().fold(digest, digest_with)
+        [kinds, self.count, self.chunk, self.piece, root].into_iter().fold(digest::START, digest::with)
     }
 }
