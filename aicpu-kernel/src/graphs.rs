@@ -94,6 +94,12 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         CacheUse { kept, pages: self.pages.taken(), stats, refused: self.refused }
     }
 
+    /// Gives back what a communicator recorded before this epoch: nothing of it can hit any more.
+    pub(crate) fn forget_before(&mut self, instance: [u64; 2], epoch: u32) {
+        let pages = &mut self.pages;
+        self.directory.clear_epoch_below(instance, epoch, &mut |graph| pages.release(graph));
+    }
+
     /// Returns the graph that is being submitted.
     pub(crate) fn held(&self) -> Option<&PackedGraph> {
         self.held.as_ref().map(|held| &held.graph)

@@ -243,6 +243,7 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         if decoded {
             self.now_ns = self.platform.now_ns();
             self.platform.event(TraceEvent::context_decoded(self.now_ns, &launch));
+            self.graphs.forget_before(launch.instance, launch.epoch);
         }
         let context = self.contexts.get(index)?;
         if context.poisoned {

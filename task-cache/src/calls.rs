@@ -9,7 +9,7 @@ use wire::{DeviceAddr, ErrorCode};
 
 use crate::defaults;
 use crate::directory::Directory;
-use crate::hash::{KeyHash, Mixed};
+use crate::hash::{Chosen, KeyHash};
 use crate::key::Key;
 
 /// Longest tag, bytes.
@@ -48,7 +48,7 @@ struct Started<const ARGS: usize> {
 
 /// Recordings by tag: at most `SLOTS`, each of at most `ARGS` buffers.
 #[derive(Clone, Debug)]
-pub struct Calls<P, const SLOTS: usize, const ARGS: usize = { defaults::ARGUMENTS }, H = Mixed> {
+pub struct Calls<P, const SLOTS: usize, const ARGS: usize = { defaults::ARGUMENTS }, H = Chosen> {
     directory: Directory<P, SLOTS, H>,
     started: [Started<ARGS>; SLOTS],
 }

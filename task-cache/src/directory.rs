@@ -14,7 +14,7 @@ use core::marker::PhantomData;
 use wire::ErrorCode;
 
 use crate::account::Accounts;
-use crate::hash::{KeyHash, Mixed};
+use crate::hash::{Chosen, KeyHash};
 use crate::index::Index;
 use crate::key::Key;
 use crate::reason::Reasons;
@@ -26,7 +26,7 @@ use crate::stats::Stats;
 ///
 /// One lookup costs the same whatever is stored and was stored before.
 #[derive(Clone, Debug)]
-pub struct Directory<P, const SLOTS: usize, H = Mixed> {
+pub struct Directory<P, const SLOTS: usize, H = Chosen> {
     slots: [Slot<P>; SLOTS],
     links: [Links; SLOTS],
     index: Index<SLOTS>,

@@ -67,6 +67,13 @@ impl KeyHash for Constant {
     }
 }
 
+/// The hash where nobody asks for one.
+#[cfg(not(feature = "constant-hash"))]
+pub(crate) type Chosen = Mixed;
+/// The hash where nobody asks for one.
+#[cfg(feature = "constant-hash")]
+pub(crate) type Chosen = Constant;
+
 /// The two halves of the product, combined.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {

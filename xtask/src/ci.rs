@@ -48,6 +48,7 @@ pub(crate) fn run() -> Result<()> {
         checks.task("shared object size", "cargo xtask ci", shared_object::report);
     }
     checks.command("tests", &mut test::tests(image.as_deref(), objects.as_deref()));
+    checks.command("constant hash", &mut test::one_bucket());
     checks.command("memory orderings", &mut test::models());
     checks.finish()
 }

@@ -13,7 +13,8 @@ pub(crate) const IMAGE_VARIABLE: &str = "AICPU_IMAGE_ELF";
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Arguments for `cargo test`, after `--`; with any, the models of memory orderings are left out
+    /// Arguments for `cargo test`, after `--`; with any, neither the models of memory orderings nor the
+    /// tests with a constant hash are run
     #[arg(last = true)]
     arguments: Vec<String>,
 }
@@ -28,6 +29,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut tests = tests(image.as_deref().ok(), objects.as_deref().ok());
     command::run(tests.args(&options.arguments))?;
     if options.arguments.is_empty() {
+        command::run(&mut one_bucket())?;
         command::run(&mut models())?;
     }
     let missing: Vec<_> = [ready.err(), image.err(), objects.err()].into_iter().flatten().collect();
@@ -54,7 +56,18 @@ pub(crate) fn tests(image: Option<&Path>, objects: Option<&Path>) -> Command {
     tests
 }
 
-/// Returns the command that tries every interleaving of the ring protocol, on both sides.
+/// Returns the command that runs the tests of whatever uses the task cache with every key of it in one bucket.
+pub(crate) fn one_bucket() -> Command {
+    let mut tests = command::cargo("test");
+    for package in ["task-cache", "aicpu-kernel", "host-launcher", "aicpu-tests"] {
+        tests.args(["--package", package]);
+    }
+    tests.args(["--features", "task-cache/constant-hash"]);
+    tests
+}
+
+/// Returns the command that tries every interleaving of the ring protocol, on both sides, and of the cache with those
+/// who take from it.
 pub(crate) fn models() -> Command {
     let mut models = command::cargo("test");
     models.args([
@@ -65,6 +78,8 @@ pub(crate) fn models() -> Command {
         "aicpu-ring",
         "--package",
         "aicpu-device-model",
+        "--package",
+        "task-cache",
     ]);
     // A directory of its own: these flags rebuild everything.
     models.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", workspace::target().join("loom"));

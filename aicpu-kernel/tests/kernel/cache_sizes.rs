@@ -204,3 +204,50 @@ proptest! {
         check(&case, &counts);
     }
 }
+
+/// What a kept descriptor takes: its page's share of 4 KiB, the patterns and queues of its graph, and its entry in the
+/// directory. The field's cache takes 112 bytes for a submission entry and 144 for a work request.
+#[test]
+fn a_kept_descriptor_takes_at_most_80_bytes() {
+    let entry = size_of::<task_cache::Directory<task_graph::PackedGraph, 256>>() / 256;
+    let (mut graphs, mut least, mut most) = (0, u64::MAX, 0);
+    for (op, algorithm, staging) in variants() {
+        for (ranks, protocol) in
+            [(8, Protocol::Hccs), (16, links(op, algorithm, staging, 1)), (16, Protocol::Hccs)]
+        {
+            let (rank, count, piece) = (3, 4000, 512);
+            let (dtype, reduce) = (wire::DataType::Fp32, wire::ReduceOp::Sum);
+            let longest = u64::MAX;
+            let case = Case {
+                op,
+                algorithm,
+                staging,
+                dtype,
+                reduce,
+                in_place: false,
+                protocol,
+                rank,
+                ranks,
+                count,
+                piece,
+                longest,
+            };
+            let setup = case.setup();
+            let mut rig = Rig::with_pages(&[setup], 2 * BLOCKS, PAGES + 448);
+            let args = case.args(&mut rig, &FIRST, CacheMode::On);
+            let status = rig.run(args);
+            let kept = rig.kernel.cache_use().kept;
+            let descriptors = u64::from(status.sqes + status.wqes);
+            // Below that, what is left of the last page weighs.
+            if status.code != 0 || kept.slots == 0 || descriptors < 640 {
+                continue;
+            }
+            let bytes = kept.units * size_of::<aicpu_kernel::Page>() as u64 + entry as u64;
+            assert!(bytes <= 80 * descriptors, "{case:?}: {bytes} bytes for {descriptors}");
+            (graphs, least, most) =
+                (graphs + 1, least.min(bytes * 100 / descriptors), most.max(bytes * 100 / descriptors));
+        }
+    }
+    assert!(graphs >= 8, "{graphs}");
+    println!("{graphs} graphs, {least} to {most} hundredths of a byte a descriptor, {entry} bytes an entry");
+}

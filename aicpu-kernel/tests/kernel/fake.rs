@@ -12,6 +12,15 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Device address of the window.
 pub(crate) const WINDOW: u64 = 0x2000_0000_0000;
 
+/// How an access ends the life of a kernel, or spoils it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blow {
+    /// What can fail fails.
+    Refuse,
+    /// The kernel dies.
+    Crash,
+}
+
 /// Memory of one NPU, seen by kernel and test.
 #[derive(Debug, Default)]
 pub(crate) struct Fake {
@@ -25,12 +34,38 @@ pub(crate) struct Fake {
     /// The clock, and how far each look at it moves it.
     pub(crate) now_ns: Cell<u64>,
     pub(crate) tick_ns: u64,
+    /// Accesses that still go well, and what happens then, once.
+    pub(crate) fuse: Cell<Option<(u64, Blow)>>,
 }
 
 impl Fake {
     pub(crate) fn new(bytes: u64) -> Self {
         let entries = usize::try_from(bytes).expect("small").div_ceil(DESCRIPTOR_BYTES);
         Self { memory: vec![Descriptor::default(); entries], ..Self::default() }
+    }
+
+    /// Counts an access that can be refused.
+    fn burn(&self) -> Result<(), ErrorCode> {
+        match self.fuse.get() {
+            None => return Ok(()),
+            Some((0, how)) => {
+                self.fuse.set(None);
+                if how == Blow::Crash {
+                    // Without the message of a panic: this one is wanted.
+                    std::panic::resume_unwind(Box::new("crash"));
+                }
+                return Err(ErrorCode::CONTEXT_ADDRESS);
+            }
+            Some((left, how)) => self.fuse.set(Some((left - 1, how))),
+        }
+        Ok(())
+    }
+
+    /// Counts an access that cannot be refused.
+    fn burn_down(&self) {
+        if let Some((_, Blow::Crash)) = self.fuse.get() {
+            let _ = self.burn();
+        }
     }
 
     fn range(&self, at: DeviceAddr, len: usize) -> Result<core::ops::Range<usize>, ErrorCode> {
@@ -64,18 +99,21 @@ impl Fake {
 // 3. `entries` borrows the fake mutably, so two results never live at once.
 unsafe impl SharedMemory for Fake {
     fn read(&self, from: DeviceAddr, into: &mut [u8]) -> Result<(), ErrorCode> {
+        self.burn()?;
         self.reads.borrow_mut().push(from.0);
         into.copy_from_slice(&self.memory.as_bytes()[self.range(from, into.len())?]);
         Ok(())
     }
 
     fn write(&mut self, to: DeviceAddr, bytes: &[u8]) -> Result<(), ErrorCode> {
+        self.burn()?;
         let range = self.range(to, bytes.len())?;
         self.memory.as_mut_bytes()[range].copy_from_slice(bytes);
         Ok(())
     }
 
     fn load(&self, word: DeviceAddr) -> Result<u64, ErrorCode> {
+        self.burn()?;
         let range = self.range(word, 8)?;
         assert!(range.start.is_multiple_of(8), "a word is aligned");
         Ok(u64::read_from_bytes(&self.memory.as_bytes()[range]).expect("8 bytes"))
@@ -87,6 +125,7 @@ unsafe impl SharedMemory for Fake {
     }
 
     unsafe fn entries(&mut self, first: DeviceAddr, count: usize) -> Result<&mut [Descriptor], ErrorCode> {
+        self.burn()?;
         let range = self.range(first, count * DESCRIPTOR_BYTES)?;
         assert!(range.start.is_multiple_of(DESCRIPTOR_BYTES), "entries are aligned");
         Ok(&mut self.memory[range.start / DESCRIPTOR_BYTES..range.end / DESCRIPTOR_BYTES])
@@ -95,17 +134,24 @@ unsafe impl SharedMemory for Fake {
 
 impl Doorbell for Fake {
     fn ring(&mut self, queue: u16, tail: u32) {
+        self.burn_down();
         self.doorbells.push((queue, tail));
     }
 }
 
 impl DmaFence for Fake {
-    fn publish(&self) {}
-    fn observe(&self) {}
+    fn publish(&self) {
+        self.burn_down();
+    }
+
+    fn observe(&self) {
+        self.burn_down();
+    }
 }
 
 impl Clock for Fake {
     fn now_ns(&self) -> u64 {
+        self.burn_down();
         self.now_ns.set(self.now_ns.get() + self.tick_ns);
         self.now_ns.get()
     }
@@ -113,6 +159,7 @@ impl Clock for Fake {
 
 impl Trace for Fake {
     fn event(&mut self, event: TraceEvent) {
+        self.burn_down();
         self.events.push(event);
     }
 }

@@ -98,7 +98,7 @@ fn a_kernel_started_anew_goes_on_where_the_last_one_stopped() {
     assert!(rig.kernel.poll());
     assert_eq!(rig.fake().word(CQ_HEAD), 2);
     write(&mut rig, 2, completion(2));
-    rig.restart(8);
+    rig.restart(8, 32);
     rig.fake().events.clear();
     assert!(rig.kernel.poll());
     assert_eq!(rig.fake().word(CQ_HEAD), 3, "each completion is taken once");

@@ -37,6 +37,8 @@ pub(crate) struct Setup {
     pub(crate) protocol: Protocol,
     pub(crate) pair_depth: u32,
     pub(crate) scratch: u64,
+    /// Token of rank 0's scratch buffer; the next numbers are the other ranks'.
+    pub(crate) scratch_token: u32,
     /// Which part of the window and of the queue numbers; contexts of different slots share nothing.
     pub(crate) slot: u16,
     pub(crate) instance: [u64; 2],
@@ -56,6 +58,7 @@ impl Setup {
             protocol: Protocol::Hccs,
             pair_depth: 0,
             scratch: 1 << 20,
+            scratch_token: 100,
             slot: 0,
             instance: INSTANCE,
             epoch: EPOCH,
@@ -96,7 +99,7 @@ impl Setup {
         let region = |rank| RegionEntry {
             addr: SCRATCH + (u64::from(rank) << 32),
             len: self.scratch,
-            token: 100 + rank,
+            token: self.scratch_token + rank,
             generation: 1,
             rank,
             server: 0,
@@ -229,9 +232,14 @@ impl Rig {
     }
 
     /// Starts another kernel on the same memory.
-    pub(crate) fn restart(&mut self, blocks: usize) {
+    pub(crate) fn restart(&mut self, blocks: usize, pages: usize) {
         let fake = core::mem::take(self.fake());
-        self.kernel = Self::start(fake, blocks, 2 * blocks + 16);
+        self.kernel = Self::start(fake, blocks, pages);
+    }
+
+    /// Writes the context of a setup anew, as the host does for another epoch.
+    pub(crate) fn write_context(&mut self, setup: &Setup) {
+        self.fake().write(DeviceAddr(WINDOW + setup.at()), &setup.encode()).expect("inside the window");
     }
 
     pub(crate) fn fake(&mut self) -> &mut Fake {

@@ -65,6 +65,30 @@ fn the_head_is_loaded_only_when_the_known_space_does_not_suffice() {
     assert_eq!(fake.head_loads.get(), 2);
 }
 
+/// What the device is told: stores it waits for or looks at, beside the entries themselves.
+fn told(fake: &Fake) -> usize {
+    fake.log.borrow().iter().filter(|event| !matches!(event, Event::Entries(..))).count()
+}
+
+/// A batch is told in one fence, one doorbell and one tail, whatever its size up to 128; one by one, in as many as
+/// there are entries.
+#[test]
+fn t18_a_batch_costs_one_doorbell_and_never_more_than_one_by_one() {
+    for count in 1..=128 {
+        let (mut batch, mut single) = (Fake::new(128), Fake::new(128));
+        let (mut one, mut other) = (ring(128, 0), ring(128, 0));
+        assert_eq!(fill(&mut one, &mut batch, count), Ok(count));
+        assert_eq!(one.announce(&mut batch), Ok(Announced { entries: count, doorbells: 1 }));
+        for _ in 0..count {
+            assert_eq!(fill(&mut other, &mut single, 1), Ok(1));
+            assert_eq!(other.announce(&mut single), Ok(Announced { entries: 1, doorbells: 1 }));
+        }
+        assert_eq!((told(&batch), told(&single)), (3, 3 * count as usize), "{count}");
+        assert_eq!(batch.bell(), single.bell());
+        assert!((0..u64::from(count)).all(|slot| batch.entry(slot) == single.entry(slot)));
+    }
+}
+
 #[test]
 fn heads_that_go_back_or_pass_the_tail_are_refused_and_not_used() {
     for start in [0, 100, NEAR_WRAP] {
