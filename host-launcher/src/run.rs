@@ -53,6 +53,8 @@ pub struct Summary {
     pub host_ops: u64,
     /// Kernel launches per step and rank.
     pub launches: u64,
+    /// Counts that took turns, the largest of them `count`.
+    pub sizes: u64,
     /// How often each launch carried the operation out, as a captured program; 0 without one.
     pub captured: u32,
     /// Doorbells per launch, all ranks.
@@ -124,6 +126,9 @@ pub struct Run<'c> {
     in_place: bool,
     /// The operation several times, with its number of times.
     program: Option<(Program, u32)>,
+    /// Counts that take turns, and the largest.
+    sizes: (u64, u64),
+    seed: u64,
     expected: Vec<Vec<u8>>,
     inputs: Vec<Vec<u8>>,
     comm: Communicator<'c>,
@@ -181,31 +186,64 @@ impl<'c> Run<'c> {
     ) -> Result<Self> {
         let ranks = cluster.topology().ranks();
         let (input_bytes, output_bytes) = operation.largest_buffers(ranks)?;
-        let inputs: Vec<Vec<u8>> = (0..ranks)
-            .map(|rank| {
-                let [elements, _] = operation.elements(rank, ranks)?;
-                Ok(payload::fill(setup.seed, rank, elements, operation.dtype, operation.reduce))
-            })
-            .collect::<Result<_>>()?;
-        let groups = cluster.topology().groups();
-        let expected = oracle::outputs(&operation, setup.in_place, setup.chunk, &inputs, &groups);
-        let (conduct, in_place) = (Conduct::default(), setup.in_place);
         let mut run = Self {
+            sizes: (1, operation.count),
             operation,
             buffers: Vec::new(),
             turn: 0,
-            in_place,
+            in_place: setup.in_place,
             program: None,
-            expected,
-            inputs,
+            seed: setup.seed,
+            expected: Vec::new(),
+            inputs: Vec::new(),
             comm,
-            conduct,
+            conduct: Conduct::default(),
             cluster,
         };
-        match run.allocate(setup, input_bytes.max(output_bytes).max(1), output_bytes.max(1)) {
+        let ready = run.foresee(setup.chunk);
+        match ready
+            .and_then(|()| run.allocate(setup, input_bytes.max(output_bytes).max(1), output_bytes.max(1)))
+        {
             Ok(()) => Ok(run),
             Err(error) => run.abandon().and(Err(error)),
         }
+    }
+
+    /// Makes the inputs of the operation, and what its outputs must be.
+    fn foresee(&mut self, chunk: u64) -> Result<()> {
+        let (operation, ranks) = (&self.operation, self.comm.size());
+        let input = |rank| {
+            let [elements, _] = operation.elements(rank, ranks)?;
+            Ok(payload::fill(self.seed, rank, elements, operation.dtype, operation.reduce))
+        };
+        self.inputs = (0..ranks).map(input).collect::<Result<_>>()?;
+        let groups = self.cluster.topology().groups();
+        self.expected = oracle::outputs(operation, self.in_place, chunk, &self.inputs, &groups);
+        Ok(())
+    }
+
+    /// Lets `sizes` counts take turns from the next [`repeat`](Self::repeat) on: the operation's own and those below it.
+    ///
+    /// # Errors
+    /// `ARGUMENT_VALUE` where there are not as many, or the operation has no count of its own.
+    pub fn vary(&mut self, sizes: u64) -> Result<()> {
+        let count = self.operation.count;
+        if sizes > 1 && (sizes > count || self.program.is_some()) {
+            let message = format!("{sizes} sizes: {} has {count} elements", self.operation.op);
+            return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
+        }
+        self.sizes = (sizes.max(1), count);
+        Ok(())
+    }
+
+    /// Takes the count of a repetition.
+    fn resize(&mut self, repetition: u64) -> Result<()> {
+        let (sizes, largest) = self.sizes;
+        if sizes > 1 {
+            self.operation.count = largest - repetition % sizes;
+            self.foresee(self.comm.chunk_elements(&self.operation, self.in_place)?)?;
+        }
+        Ok(())
     }
 
     fn allocate(&mut self, setup: &Setup, input: u64, output: u64) -> Result<()> {
@@ -383,6 +421,7 @@ impl<'c> Run<'c> {
         let (mut hits, mut misses, mut bypassed) = (0, 0, 0);
         let before = self.links();
         for repetition in 0..repetitions {
+            self.resize(repetition)?;
             let (micros, completed) = self.step()?;
             times.push(micros);
             let outcome = |which: CacheOutcome| {
@@ -405,7 +444,8 @@ impl<'c> Run<'c> {
         let total = |count: fn(&Completed) -> u64| last.iter().map(count).sum::<u64>();
         let wqes = total(|done| u64::from(done.status.wqes));
         let per_operation = |before: u64, after: u64| (after - before) / repetitions.max(1);
-        let Operation { op, algorithm, staging, count, dtype, reduce, .. } = self.operation;
+        let Operation { op, algorithm, staging, dtype, reduce, .. } = self.operation;
+        let (sizes, count) = self.sizes;
         let count = self.operation.vector.as_ref().map_or(count, |vector| vector.largest());
         Ok(Summary {
             op: OpKind::name(op),
@@ -423,6 +463,7 @@ impl<'c> Run<'c> {
             chunks: last.iter().map(|done| done.status.chunks).max().unwrap_or(0),
             host_ops: HOST_OPS,
             launches: 1,
+            sizes,
             captured: self.program.as_ref().map_or(0, |(_, times)| *times),
             doorbells: total(|done| u64::from(done.status.doorbells)),
             descriptors: total(|done| u64::from(done.status.sqes)) + wqes,

@@ -320,6 +320,28 @@ fn a_captured_run_replays_one_program() {
     assert_usage(&words("run all-reduce --ranks 2 --capture 129"), "1..=128");
 }
 
+/// A serving load: a thousand steps, a thousand sizes, and the cache's counters. Each class of sizes is recorded for one
+/// size, then once for all.
+#[test]
+fn a_thousand_sizes_hit() {
+    let line = "run all-reduce --ranks 2 --algo ring --count 3000 --steps 1000 --sizes 1000 --rotate-buffers 2 --json";
+    let (status, stdout, stderr) = run(line);
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let result = object(&stdout);
+    let number = |name: &str| result[name].as_u64().unwrap();
+    assert_eq!((number("sizes"), number("count"), number("repetitions")), (1000, 3000, 1000));
+    assert_eq!(number("cache_hits") + number("cache_misses"), 2 * 1000);
+    assert!(number("cache_hits") >= 2 * 990, "{result}");
+    assert_eq!((number("cache_bypassed"), &result["verified"]), (0, &true.into()));
+    assert!(number("expand_ns") > 0 && number("replay_ns") > 0);
+    // The field's cache has one graph for each size.
+    let field = object(&run(&line.replace("--json", "--cache hccl --json")).1);
+    assert_eq!((&field["cache_hits"], &field["cache_bypassed"]), (&0.into(), &2000.into()));
+    let (status, _, stderr) = run(&line.replace("--count 3000", "--count 999"));
+    assert!(status == 2 && stderr.contains("1000 sizes: all-reduce has 999 elements"), "{status}: {stderr}");
+    assert_usage(&words("run all-reduce --ranks 2 --sizes 3 --capture 2"), "cannot be used with");
+}
+
 #[test]
 fn results_for_people_go_to_standard_output_alone() {
     let (status, stdout, stderr) = run("run all-gather --ranks 3 --bytes 64 --dtype int128 --steps 3");

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 use std::process::Command;
+use std::time::Instant;
 
 use host_launcher::faults::{Fault, KINDS};
 use host_launcher::sim::{Blame, FaultPlan, Limits, Played, Scenario, Verdict, many, play};
@@ -47,6 +48,31 @@ fn each_fault_is_noticed_as_what_it_is() {
     noticed("mismatch:rank=3,what=dtype", &[E::ARGUMENTS_DIFFER, E::PLAN_STAGING]);
     noticed("mismatch:rank=0,what=count", &[E::ARGUMENTS_DIFFER]);
     noticed("duplicate-notify:rank=1,us=30", &[E::NOTIFY_LEFT, E::NOTIFY_TWICE]);
+}
+
+/// The field waits two minutes for a rank that is not there. So do we where that is asked, and nobody has to.
+#[test]
+fn t24_a_missing_rank_is_named_at_the_deadline_of_two_virtual_minutes() {
+    let deadline = Duration::from_secs(120);
+    let began = Instant::now();
+    let mut reported = 0;
+    for seed in 0..40 {
+        let limits = Limits { timeout: deadline, ..given(&["absent:rank=1"]) };
+        let played = play(&Scenario::new(seed, &limits));
+        if let Verdict::Reported(code) = played.verdict {
+            assert_eq!(
+                (code, played.blame),
+                (ErrorCode::PEER_NOT_STARTED, Blame::Right),
+                "{}",
+                played.report
+            );
+            let late = played.noticed.checked_sub(deadline);
+            assert!(late.is_some_and(|late| late < Duration::from_secs(1)), "{seed}: {:?}", played.noticed);
+            reported += 1;
+        }
+    }
+    assert!(reported >= 20, "{reported}");
+    assert!(began.elapsed() < deadline / 4, "forty times two minutes, in {:?}", began.elapsed());
 }
 
 #[test]

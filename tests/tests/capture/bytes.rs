@@ -1,10 +1,15 @@
 //! Replays that succeed.
 
+use std::sync::Arc;
+
+use aicpu_tests::variants::algorithms;
 use aicpu_tests::world::{self, Place};
 use host_launcher::buffer::SharedBuffer;
 use host_launcher::cluster::Cluster;
-use host_launcher::communicator::Slot;
+use host_launcher::communicator::{Operation, Slot};
+use host_launcher::traffic::Traffic;
 use wire::launch::{Algorithm, CacheOutcome, OpKind, Staging};
+use wire::{DataType, ErrorCode, ReduceOp};
 
 use crate::rig::{Rig, Step, chain, config, operation, step};
 
@@ -83,9 +88,88 @@ fn everything_in_one_program() {
     rotate(&cluster, &steps, 4, 12, 4 << 10);
 }
 
-/// Two captured sizes on one communicator in turn: the layout depends on the size, and nothing of the other may stay.
+/// An operation by the name users type, of at most `count` elements a block.
+fn named(name: &str, count: u64, ranks: u32) -> Operation {
+    let traffic = Traffic::named(name).unwrap();
+    let vector = traffic.vector(count, count, ranks).map(Arc::new);
+    let count = if vector.is_some() { 0 } else { count };
+    Operation { vector, ..operation(traffic.op(), algorithms(traffic.op())[0], count) }
+}
+
+/// What the field keeps out of its cache: partners, batches, counts of each rank's own, 64-bit types and products, in
+/// place, over every link. Replayed, everything hits.
 #[test]
-fn two_sizes_in_turn() {
+fn partners_vectors_wide_types_and_products_in_one_program() {
+    for place in [Place::OneServer, Place::TwoServers, Place::UnifiedBus] {
+        let ranks = 4;
+        let reduced = |name, dtype, reduce| Operation { dtype, reduce, ..named(name, 40, ranks) };
+        let steps = [
+            step(named("send-recv", 60, ranks), 0, 1),
+            step(named("batch-send-recv", 50, ranks), 0, 2),
+            step(named("all-to-all-v", 30, ranks), 0, 3),
+            step(named("all-to-all-vc", 25, ranks), 0, 4),
+            step(named("all-gather-v", 45, ranks), 0, 5),
+            step(reduced("reduce-scatter-v", DataType::Int64, ReduceOp::Sum), 0, 6),
+            step(reduced("all-reduce", DataType::Uint64, ReduceOp::Max), 0, 7),
+            step(reduced("all-reduce", DataType::Int32, ReduceOp::Prod), 7, 7),
+            step(reduced("reduce-scatter", DataType::Int64, ReduceOp::Prod), 7, 8),
+            step(named("all-to-all", 20, ranks), 8, 9),
+        ];
+        rotate(&world::threads(ranks, place, MEMORY), &steps, 10, 60, 4 << 10);
+    }
+}
+
+/// As many buffers as a program may name, each moved at its own pace.
+#[test]
+fn a_program_of_128_buffers() {
+    let next = |slot| step(operation(OpKind::AllReduce, Algorithm::Ring, 8), slot, slot + 1);
+    let steps: Vec<_> = (0..127).map(next).collect();
+    rotate(&world::threads(2, Place::OneServer, MEMORY), &steps, 128, 6, 32);
+}
+
+/// vllm-ascend#3389 and #9691: every captured graph took queues and notifies of its own, until there were none. Here
+/// it takes memory alone, and when that is used up, it says so and everything captured before goes on.
+#[test]
+fn t20_two_hundred_programs_on_four_communicators() {
+    let cluster = world::threads(2, Place::OneServer, MEMORY);
+    let free = cluster.npu(0).free_bytes();
+    let mut rigs: Vec<_> = (0..4).map(|_| Rig::new(&cluster, config())).collect();
+    let buffers: [SharedBuffer; 4] = rigs[0].buffers(1 << 10);
+    let slots: Vec<_> = buffers.iter().collect();
+    let steps: Vec<_> = (0..200).map(|number| chain(50 - number % 50)).collect();
+    let mut programs: Vec<Vec<_>> = vec![Vec::new(); 4];
+    let mut tables = None;
+    for (number, steps) in steps.iter().enumerate() {
+        for (rig, programs) in rigs.iter_mut().zip(&mut programs) {
+            programs.push(rig.capture(steps).unwrap());
+        }
+        // Queues, channels and notifies are those of the algorithms, whatever was captured first.
+        let set_up: Vec<_> = rigs.iter().map(|rig| rig.comm.set_up()).collect();
+        let before = tables.get_or_insert(set_up.clone());
+        assert_eq!(set_up, *before, "program {number}");
+    }
+    for (seed, number) in (0..).zip((0..200).step_by(7)) {
+        for (rig, programs) in rigs.iter_mut().zip(&programs) {
+            rig.replay(seed, &programs[number], &steps[number], &slots);
+        }
+    }
+    let full = loop {
+        match rigs[0].capture(&steps[0]) {
+            Ok(program) => programs[0].push(program),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full.code(), ErrorCode::DEVICE_MEMORY_FULL, "{full}");
+    rigs[3].replay(99, &programs[3][199], &steps[199], &slots);
+    rigs[0].replay(98, &programs[0][0], &steps[0], &slots);
+    rigs.into_iter().for_each(|rig| rig.finish([]));
+    buffers.into_iter().for_each(|buffer| buffer.free(&cluster).unwrap());
+    assert_eq!(cluster.npu(0).free_bytes(), free, "everything is given back");
+}
+
+/// ROCm/mori#559: two captured sizes on one communicator in turn: the layout depends on the size, and nothing of the other may stay.
+#[test]
+fn t21_two_sizes_in_turn() {
     let cluster = world::threads(3, Place::OneServer, MEMORY);
     let mut rig = Rig::new(&cluster, config());
     let buffers: [SharedBuffer; 4] = rig.buffers(1 << 10);
@@ -99,9 +183,9 @@ fn two_sizes_in_turn() {
     rig.finish(buffers);
 }
 
-/// As many replays in flight as there can be, on buffers of their own.
+/// vllm-ascend#13688: as many replays in flight as there can be, on buffers of their own.
 #[test]
-fn replays_in_flight_do_not_take_each_others_signals() {
+fn t18_replays_in_flight_do_not_take_each_others_signals() {
     let cluster = world::threads(4, Place::OneServer, MEMORY);
     let mut rig = Rig::new(&cluster, config());
     let steps = chain(50);
@@ -146,9 +230,9 @@ fn one_operation_in_every_place() {
     rig.finish(buffers);
 }
 
-/// Buffers that are freed, made anew and registered at another place between replays.
+/// NVIDIA/nccl#2351: buffers that are freed, made anew and registered at another place between replays.
 #[test]
-fn buffers_that_move_between_replays() {
+fn t23_t24_buffers_that_move_between_replays() {
     let cluster = world::threads(4, Place::OneServer, MEMORY);
     let mut rig = Rig::new(&cluster, config());
     let mut steps = chain(250);

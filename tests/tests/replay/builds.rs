@@ -60,6 +60,7 @@ fn compare(clusters: [&Cluster; 2], place: Place, caches: [CacheMode; 2]) -> usi
                 assert_eq!(rotation.outcomes(&step), vec![expected; ranks as usize], "{step:?}");
             }
             assert_same(clusters[0], clusters[1], &step);
+            assert_same_results(&rotations, pair, ranks, &step);
             hits += usize::from(outcome == HIT);
         }
         // Other sizes, whose graph may be that of another size, patched.
@@ -69,11 +70,21 @@ fn compare(clusters: [&Cluster; 2], place: Place, caches: [CacheMode; 2]) -> usi
             let [one, other] = rotations.each_mut().map(|rotation| rotation.outcomes(&step));
             assert!(caches[1] == CacheMode::Off || one == other, "{step:?}: {one:?} and {other:?}");
             assert_same(clusters[0], clusters[1], &step);
+            assert_same_results(&rotations, pair % 2, ranks, &step);
             hits += one.iter().filter(|outcome| **outcome == HIT).count() / one.len();
         }
     }
     rotations.into_iter().for_each(Rotation::finish);
     hits
+}
+
+/// Results are equal bit for bit.
+fn assert_same_results(rotations: &[Rotation<'_>; 2], pair: usize, ranks: u32, step: &Step) {
+    let [one, other] = rotations;
+    for rank in 0..ranks {
+        let [one, other] = [one, other].map(|rotation| rotation.results(pair, step.in_place, rank));
+        assert!(one == other, "{step:?}, rank {rank}");
+    }
 }
 
 fn start(ranks: u32, place: Place, aicpu: &Aicpu) -> Cluster {

@@ -116,6 +116,11 @@ impl<'c> Rotation<'c> {
         self.read(pair, 1, rank)
     }
 
+    /// What the buffer of a pair that gets the results holds on a rank, read from the device.
+    pub(crate) fn results(&self, pair: usize, in_place: bool, rank: u32) -> Vec<u8> {
+        self.read(pair, usize::from(!in_place), rank)
+    }
+
     fn write(&self, pair: usize) {
         for (buffer, held) in self.pairs[pair].iter().zip(&self.held[pair]) {
             for (rank, held) in (0..).zip(held) {

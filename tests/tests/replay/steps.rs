@@ -112,6 +112,22 @@ fn a_thousand_sizes_of_one_shape_hit() {
     rotation.finish();
 }
 
+/// The plan changes between steps, on all ranks: each algorithm has its own graph, and keeps it.
+#[test]
+fn t32_another_algorithm_between_steps_has_a_graph_of_its_own() {
+    let cluster = world::threads(RANKS, Place::OneServer, 24 << 20);
+    let mut rotation = Rotation::new(&cluster, config(CacheMode::On), 1024, 2);
+    let known = algorithms(OpKind::AllReduce);
+    let turns = 5 * known.len();
+    for turn in 0..turns {
+        let operation = Operation { algorithm: known[turn % known.len()], ..ring(250) };
+        let step = Step { operation, in_place: false, pair: turn % 2, seed: turn as u64 };
+        let expected = if turn < known.len() { MISS } else { HIT };
+        assert_eq!(rotation.outcomes(&step), [expected; 4], "{}, turn {turn}", step.operation);
+    }
+    rotation.finish();
+}
+
 /// Communicators that get the same name, addresses, queues and notifies one after the other.
 #[test]
 fn t30_a_communicator_of_the_same_name_hits_nothing_of_the_one_before() {

@@ -148,6 +148,15 @@ pub(crate) struct RunArgs {
     /// Pairs of buffers that take turns, so that every step has other addresses than the one before
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) rotate_buffers: u32,
+    /// Counts that take turns, as a serving load has them: the operation's own and those below it
+    #[arg(
+        long,
+        value_name = "K",
+        default_value_t = 1,
+        conflicts_with_all = ["capture", "fault"],
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub(crate) sizes: u64,
     /// Replay recorded graphs: on, off, or only what the field's own cache would; default: on, unless
     /// HCCL_OP_EXPANSION_MODE is AICPU_CacheDisable
     #[arg(long, value_name = "MODE", value_parser = parse_cache)]

@@ -172,6 +172,7 @@ fn carry_out(
     let retry = comm.retry(&operation, args.operation.in_place)?;
     let mut run = Run::prepare(&cluster, comm, operation.clone(), &setup)?;
     run.behave(arrange(args, &cluster)?);
+    run.vary(args.sizes)?;
     let bar = progress(args.steps);
     let mut logs: Vec<LogStream<'_>> =
         texts.iter().flat_map(|texts| (0..cluster.topology().ranks()).map(|_| texts.stream())).collect();
@@ -255,8 +256,14 @@ fn table(summary: &Summary) -> Table {
     let kinds = &summary.kinds;
     let links = &summary.bytes_per_link;
     let operation = format!(
-        "{} {} × {} ({} bytes) {} on {} ranks",
-        summary.op, summary.dtype, summary.count, summary.bytes, summary.reduce, summary.ranks
+        "{} {} × {} ({} bytes) {} on {} ranks{}",
+        summary.op,
+        summary.dtype,
+        summary.count,
+        summary.bytes,
+        summary.reduce,
+        summary.ranks,
+        if summary.sizes > 1 { format!(", {} sizes in turn", summary.sizes) } else { String::new() }
     );
     let verified = if summary.verified {
         format!("every byte of every rank, {} of {} steps", summary.repetitions, summary.repetitions)
