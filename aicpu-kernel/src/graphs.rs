@@ -7,7 +7,7 @@
 use core::ops::DerefMut;
 
 use graph_verifier::Obligation;
-use task_cache::{Directory, Key, Limits, SlotId, Stats, Tally};
+use task_cache::{Directory, Key, SlotId, Stats, Tally, defaults};
 use task_graph::{AffinePatterns, Block, PackedGraph, Page, Pages, Sized, TaskGraph};
 use templates::{Plan, Tables};
 use wire::ErrorCode;
@@ -18,9 +18,6 @@ use crate::cache_key::{self, Wanted};
 use crate::context::OwnedContext;
 use crate::job::Job;
 use crate::sizes::Sizes;
-
-/// Graphs that are kept at once.
-const KEPT: usize = 256;
 
 /// The graph that is being submitted, and whose it is.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +45,7 @@ pub struct CacheUse {
 pub(crate) struct Graphs<S, T> {
     recorder: TaskGraph<S>,
     pages: Pages<T>,
-    directory: Directory<PackedGraph, KEPT>,
+    directory: Directory<PackedGraph, { defaults::GRAPHS }>,
     sizes: Sizes,
     /// Where the patterns of a graph for all sizes are collected.
     split: AffinePatterns,
@@ -81,8 +78,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
     pub(crate) fn set_limits(&mut self) {
         let reserved = u32::try_from(LARGEST_GRAPH_PAGES).unwrap_or(u32::MAX);
         let units = u64::from(self.pages.capacity().saturating_sub(reserved));
-        let quota_slots = KEPT as u64 * 3 / 4;
-        self.directory.set_limits(Limits { units, quota_units: units * 3 / 4, quota_slots, evict: true });
+        self.directory.set_limits(defaults::limits(units, defaults::GRAPHS));
     }
 
     pub(crate) fn pages(&self) -> &Pages<T> {

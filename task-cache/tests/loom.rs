@@ -87,7 +87,6 @@ impl Cache {
     }
 
     fn write(&self, place: usize, value: u64) {
-        // SAFETY of loom's cell: it reports a read or write that is not ordered with this one.
         self.graphs[place].with_mut(|graph| put(graph, value));
     }
 

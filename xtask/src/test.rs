@@ -80,6 +80,8 @@ pub(crate) fn models() -> Command {
         "aicpu-device-model",
         "--package",
         "task-cache",
+        "--package",
+        "aicpu-kernel",
     ]);
     // A directory of its own: these flags rebuild everything.
     models.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", workspace::target().join("loom"));

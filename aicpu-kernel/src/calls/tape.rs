@@ -5,12 +5,10 @@
 
 use core::ops::DerefMut;
 
-use task_cache::{Directory, Key, Limits};
+use task_cache::{Directory, Key, defaults};
 use task_graph::{Caps, Rank, Task, TaskSink, ThreadId};
 use wire::{ErrorCode, Phase};
 
-/// Tapes that are kept at once.
-const KEPT: usize = 64;
 /// Tasks of one page.
 const PAGE_TASKS: u32 = 32;
 /// The page number that means: none.
@@ -42,7 +40,7 @@ pub struct Tapes<T> {
     pages: T,
     /// First page that nobody has; the others follow by their `next`.
     free: u32,
-    directory: Directory<Tape, KEPT>,
+    directory: Directory<Tape, { defaults::LAUNCHES }>,
 }
 
 impl<T: DerefMut<Target = [TapePage]>> Tapes<T> {
@@ -53,8 +51,7 @@ impl<T: DerefMut<Target = [TapePage]>> Tapes<T> {
             (page.next, free) = (free, index);
         }
         let units = pages.len() as u64;
-        let (quota_units, quota_slots) = (units * 3 / 4, KEPT as u64 * 3 / 4);
-        directory.set_limits(Limits { units, quota_units, quota_slots, evict: true });
+        directory.set_limits(defaults::limits(units, defaults::LAUNCHES));
         Self { pages, free, directory }
     }
 
