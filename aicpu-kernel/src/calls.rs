@@ -1,37 +1,38 @@
 //! The kernel over the public data plane: each task becomes a call, and there are no rings.
 //!
-//! One launch is served whole: acquire the communicator, start a batch, wait for the host, the tasks, tell the host,
-//! end the batch, release. Where the library has a task cache and would replay this launch rightly, it records and
-//! replays; else the kernel keeps the tasks itself. Either way the device gets the same tasks.
+//! One launch is served whole: acquire the communicator, start a batch, the operations of the launch (one, or those of
+//! a program in turn), end the batch, release. An operation waits for its start, makes its tasks and records the start
+//! of the next, or tells the host. Where the library has a task cache and would replay an operation rightly, it records
+//! and replays; else the kernel keeps the tasks itself. Either way the device gets the same tasks, and what is not
+//! replayed is proved first.
 //!
 //! What is refused before the first task leaves the communicator sound, and where there is a context the host's
 //! notifies are served all the same. A call that fails in the middle poisons it, as a half-filled ring does.
 
+mod custom;
+mod desk;
+mod handles;
+mod operation;
 mod tag;
 mod tape;
 
 use core::ops::DerefMut;
 
 use hal::{Clock, SharedMemory};
-use hcomm_sink::{Call, CallSink, DataPlane, Failure, Handles, LaunchTime, Session};
-use ring::SubmissionRing;
-use task_cache::Key;
-use task_graph::{Bindings, Task, TaskSink, ThreadId};
-use templates::{Plan, Shape, Tables};
-use wire::launch::{CacheOutcome, Launch, Staging};
+use hcomm_sink::{CallSink, DataPlane, Failure, Handles, LaunchTime, Session, Tally, Traits};
+use task_graph::{Task, TaskSink, ThreadId};
+use wire::launch::CacheOutcome;
 use wire::npu::Status;
 use wire::param::Param;
-use wire::{DeviceAddr, ErrorCode, LaunchArgs, Reduction};
+use wire::program::Posted;
+use wire::{ErrorCode, LaunchArgs};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::bindings::{LaunchBindings, LoadedVector, PeerTables};
-use crate::cache_key;
-use crate::context::{ContextTable, MAX_RANKS, MAX_THREADS, OwnedContext};
-use crate::kernel::{Fault, attached};
-use crate::request;
-use crate::script::LoadedScript;
-use tag::Tag;
-use tape::{Counted, Pass};
+use crate::bindings::LaunchBindings;
+use crate::kernel::Fault;
+pub use custom::{CustomOperator, serve_custom};
+use desk::{Desk, Opened, start_of};
+use handles::{Lists, LoadedHandles};
 pub use tape::{TapePage, Tapes};
 
 /// Decoded contexts, recorded launches, and room for the handles of one launch.
@@ -39,13 +40,18 @@ pub use tape::{TapePage, Tapes};
 /// `T` is the memory launches are recorded in: static memory in the image, boxed slices in tests.
 #[derive(Debug)]
 pub struct CallKernel<'a, T> {
-    contexts: ContextTable,
-    vector: LoadedVector,
-    script: LoadedScript,
-    peers: PeerTables,
-    threads: [u64; MAX_THREADS],
-    channels: [u64; MAX_RANKS],
+    desk: Desk,
+    handles: LoadedHandles,
     tapes: Option<&'a mut Tapes<T>>,
+}
+
+/// What all operations of a launch share.
+struct InHand<'a, M> {
+    memory: &'a M,
+    param: &'a Param<'a>,
+    posted: Posted,
+    /// Operations.
+    count: usize,
 }
 
 impl From<Failure> for Fault {
@@ -65,15 +71,7 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
     /// static one takes no place in a file.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            contexts: ContextTable::new(),
-            vector: LoadedVector::new(),
-            script: LoadedScript::new(),
-            peers: PeerTables::new(),
-            threads: [0; MAX_THREADS],
-            channels: [0; MAX_RANKS],
-            tapes: None,
-        }
+        Self { desk: Desk::new(), handles: LoadedHandles::new(), tapes: None }
     }
 
     /// Gives the kernel what it records launches on.
@@ -104,238 +102,131 @@ impl<'a, T: DerefMut<Target = [TapePage]>> CallKernel<'a, T> {
         clock: &impl Clock,
         status: &mut Status,
     ) -> Result<(), Fault> {
-        let Self { contexts, vector, script, peers, threads, channels, tapes } = self;
         let mut args = LaunchArgs::new_zeroed();
         memory.read(param.args, args.as_mut_bytes())?;
         status.sequence = args.sequence;
-        let launch = Launch::parse(&args)?;
-        // The rings of a context are another build's.
-        let ring = |queue, ring, depth| Ok(SubmissionRing::new(queue, DeviceAddr(ring), depth));
-        let (index, _) = contexts.find(memory, &launch, ring)?;
-        let context = contexts.get(index)?;
-        if context.poisoned {
-            return Err(ErrorCode::CONTEXT_STALE.into());
-        }
-        request::check_start(&launch, context)?;
-        check_handles(param, context)?;
-        let handles = Handles {
-            threads: load_handles(memory, param.threads, threads)?,
-            channels: load_handles(memory, param.channels, channels)?,
-            host: param.host_thread,
-        };
-        let ranks = usize::try_from(context.header().ranks).unwrap_or(usize::MAX);
-        let planned = vector
-            .load(memory, &launch, ranks)
-            .and_then(|()| script.load(memory, &launch))
-            .and_then(|()| request::plan(&launch, context, &attached(vector, script, &launch)))
-            .and_then(|planned| {
-                peers.load(memory, &launch, ranks, |peer| planned.needs(peer)).map(|()| planned.plan)
-            });
+        let posted = Posted::parse(&args)?;
+        let count = self.desk.load(memory, &posted)?;
+        let hand = InHand { memory, param, posted, count };
+        let first = self.check::<M, P>(&hand)?;
         let begun = clock.now_ns();
         let limit = begun.saturating_add(u64::from(param.acquire_ms) * 1_000_000);
         let mut session = Session::open(plane, param.comm, || {
             core::hint::spin_loop();
             clock.now_ns() < limit
         })?;
-        let bindings = LaunchBindings {
-            input: launch.input,
-            output: launch.output,
-            scratch: context.regions(),
-            rank: context.header().rank,
-            peers,
-        };
-        let first = context.threads().first().map_or(0, |main| main.notify_base);
-        let time = LaunchTime {
-            timeout: launch.timeout_ms.div_ceil(1000),
-            start: launch.start_notify - first,
-            done: launch.done_notify,
-        };
-        let resources = context.resources()?;
-        let mut sink = CallSink::new(session.plane(), resources, &bindings, handles, time, param.reduces_all);
-        let tables = context.tables(&attached(vector, script, &launch));
-        let plan = planned.and_then(|plan| {
-            let expansion = Expansion { plan: &plan, tables: &tables };
-            check_reductions::<T, _>(expansion, context, &mut sink, param.reduces_all).map(|()| plan)
-        });
-        let expansion = plan.as_ref().ok().map(|plan| Expansion { plan, tables: &tables });
-        let submitted = submit(&launch, expansion, context, tapes.as_deref_mut(), &mut sink, status);
-        let failure = sink.failure().map(Fault::from);
-        note(&sink, status);
-        let submitted = submitted.map_err(|code| failure.unwrap_or(code.into()));
-        let outcome = submitted.and(session.close().map_err(Fault::from));
+        let submitted = self.submit(&hand, first, session.plane(), status);
+        let closed = session.close().map_err(Fault::from);
         status.submit_ns = clock.now_ns().saturating_sub(begun);
+        let outcome = submitted.and_then(|refused| closed.map(|()| refused));
         // Part of it is submitted, and nothing can take that back.
         if outcome.is_err() {
-            contexts.poison(launch.instance, launch.epoch);
-            if let Some(tapes) = tapes {
-                tapes.clear(launch.instance);
+            self.desk.poison((args.instance, args.epoch));
+            if let Some(tapes) = &mut self.tapes {
+                tapes.clear(args.instance);
             }
         }
-        outcome.and(plan.map(drop))
-    }
-}
-
-/// A plan, and what it refers to.
-#[derive(Clone, Copy)]
-struct Expansion<'a> {
-    plan: &'a Plan,
-    tables: &'a Tables<'a>,
-}
-
-impl Expansion<'_> {
-    fn emit(&self, sink: &mut impl TaskSink) -> Result<(), ErrorCode> {
-        (0..self.plan.chunks()).try_for_each(|chunk| self.plan.emit(chunk, self.tables, sink))
+        outcome?.map_or(Ok(()), Err)
     }
 
-    /// Whether a launch touches the user's input and output here, no peer's, and not as one memory.
-    fn is_two_buffers(&self) -> bool {
-        self.plan.shape().staging == Staging::Scratch && !self.plan.shape().in_place
-    }
-}
-
-/// Submits a launch: the host's start, the tasks of the plan if there is one, the host's done.
-fn submit<T, P, B>(
-    launch: &Launch,
-    expansion: Option<Expansion<'_>>,
-    context: &OwnedContext,
-    tapes: Option<&mut Tapes<T>>,
-    sink: &mut CallSink<'_, P, B>,
-    status: &mut Status,
-) -> Result<(), ErrorCode>
-where
-    T: DerefMut<Target = [TapePage]>,
-    P: DataPlane,
-    B: Bindings,
-{
-    sink.task(ThreadId::MAIN, &Task::WaitStart)?;
-    if let Some(expansion) = expansion {
-        let Expansion { plan, tables } = expansion;
-        let wanted =
-            cache_key::of(launch, plan, &context.surroundings(), tables, 0, None).map(|wanted| wanted.key);
-        let outcome = match (wanted, tapes) {
-            // The library replays two buffers, and tells them apart by their addresses.
-            (Some(key), _) if sink.plane().has_cache() && expansion.is_two_buffers() => {
-                through_library::<T, _, _>(launch, expansion, &Tag::new(&key, launch.timeout_ms), sink)
-            }
-            (Some(key), Some(tapes)) => through_tapes(expansion, &key, tapes, sink),
-            (_, _) => expansion.emit(&mut Pass::<T, _>::on(sink)).map(|()| CacheOutcome::Bypassed),
+    /// Looks at every operation before the first is submitted, and returns that: without a plan where any of them is
+    /// refused.
+    ///
+    /// # Errors
+    /// Why nothing can be served, not even the host's notifies.
+    fn check<M: SharedMemory, P: DataPlane>(&mut self, hand: &InHand<'_, M>) -> Result<Opened, Fault> {
+        let Self { desk, handles, .. } = self;
+        let mut lists = Lists::new(hand.param);
+        let mut look = |index: usize| -> Result<Opened, Fault> {
+            let mut opened = desk.open(hand.memory, &hand.posted, index)?;
+            lists.take(hand.memory, desk.context(&opened)?.counts(), handles)?;
+            let reduces_all = hand.param.reduces_all;
+            let operation = desk.operation(&opened);
+            let reduced =
+                operation.and_then(|it| it.check_reductions::<T, P, LaunchBindings<'_>>(reduces_all));
+            opened.plan = reduced.and(opened.plan);
+            Ok(opened)
         };
-        status.cache = outcome? as u8;
-        status.chunks = u16::try_from(plan.chunks()).unwrap_or(u16::MAX);
-    }
-    sink.task(ThreadId::MAIN, &Task::RecordDone)
-}
-
-/// Lets the library replay, or record while the tasks are submitted.
-fn through_library<T, P, B>(
-    launch: &Launch,
-    expansion: Expansion<'_>,
-    tag: &Tag,
-    sink: &mut CallSink<'_, P, B>,
-) -> Result<CacheOutcome, ErrorCode>
-where
-    T: DerefMut<Target = [TapePage]>,
-    P: DataPlane,
-    B: Bindings,
-{
-    let (tag, addrs, sizes) =
-        (tag.as_c_str(), &[launch.input.addr, launch.output.addr], &[launch.input.len, launch.output.len]);
-    match sink.plane().cache_lookup(tag) {
-        Ok(true) => {
-            sink.control(&Call::CacheExecute { tag, addrs, sizes })?;
-            return Ok(CacheOutcome::Hit);
+        let mut first = look(0)?;
+        match (1..hand.count).try_for_each(|index| look(index)?.plan.map(drop)) {
+            Ok(()) => lists.check_spent()?,
+            // Without the right handles nobody is told anything.
+            Err(fault) if fault.code == ErrorCode::PARAM_HANDLES => return Err(fault),
+            Err(fault) => first.plan = first.plan.and(Err(fault)),
         }
-        // Nothing in a cache fails an operation: without a recording the tasks are submitted as ever.
-        Ok(false) if sink.plane().call(&Call::CacheStart { tag, addrs, sizes }) == 0 => {}
-        _ => return expansion.emit(&mut Pass::<T, _>::on(sink)).map(|()| CacheOutcome::Bypassed),
+        Ok(first)
     }
-    let emitted = expansion.emit(&mut Pass::<T, _>::on(sink));
-    let ended = sink.plane().call(&Call::CacheEnd(tag));
-    if emitted.is_err() || ended != 0 {
-        // Half a recording must never be found. That a clear fails changes nothing: the communicator goes, or the
-        // library has not got what it could not end.
-        let _ = sink.plane().call(&Call::CacheClear(tag));
+
+    /// Submits the operations in turn, or of a launch that is refused the host's notifies alone; returns why it was
+    /// refused.
+    ///
+    /// # Errors
+    /// What failed after something had been submitted.
+    fn submit<M: SharedMemory, P: DataPlane>(
+        &mut self,
+        hand: &InHand<'_, M>,
+        first: Opened,
+        plane: &mut P,
+        status: &mut Status,
+    ) -> Result<Option<Fault>, Fault> {
+        let Self { desk, handles, tapes } = self;
+        let InHand { memory, param, ref posted, count } = *hand;
+        let count = if first.plan.is_ok() { count } else { 1 };
+        let (mut lists, mut tally) = (Lists::new(param), Tally::default());
+        for index in 0..count {
+            let behind = index + 1;
+            let start = (behind < count).then(|| desk.start(memory, posted, behind)).transpose()?;
+            let reopened = if count > 1 { Some(desk.open(memory, posted, index)?) } else { None };
+            let opened = reopened.as_ref().unwrap_or(&first);
+            let context = desk.context(opened)?;
+            let [threads, channels] = lists.take(memory, context.counts(), handles)?;
+            let next = start.map(|start| lists.next_main(memory).map(|main| (main, start))).transpose()?;
+            let time = LaunchTime {
+                timeout: opened.launch.timeout_ms.div_ceil(1000),
+                start: start_of(&opened.launch, context),
+                done: opened.launch.done_notify,
+                next,
+            };
+            let handles = Handles { threads, channels, host: param.host_thread };
+            let (resources, bindings) = (context.resources()?, desk.bindings(opened)?);
+            let traits = Traits { reduces_all: param.reduces_all, needs_fences: param.fences };
+            let mut sink =
+                CallSink::new(&mut *plane, resources, &bindings, handles, time, traits).counting_on(tally);
+            let chosen = desk.operation(opened).and_then(|operation| {
+                let source = operation.source(tapes.as_deref_mut(), &mut sink)?;
+                Ok((operation, source))
+            });
+            let refused = chosen.as_ref().err().copied();
+            if let Some(fault) = refused.filter(|_| index > 0) {
+                return Err(fault);
+            }
+            let mut submitted = sink.task(ThreadId::MAIN, &Task::WaitStart);
+            if let (Ok(()), Ok((operation, source))) = (submitted, &chosen) {
+                submitted = operation
+                    .submit(source, tapes.as_deref_mut(), &mut sink)
+                    .map(|outcome| note(status, index, outcome, operation.plan.chunks()));
+            }
+            let ends = next.is_none() || refused.is_some();
+            let last = if ends { Task::RecordDone } else { Task::RecordNext };
+            submitted = submitted.and_then(|()| sink.task(ThreadId::MAIN, &last));
+            tally = sink.tally();
+            status.kinds = tally.kinds;
+            status.sqes = tally.kinds.iter().fold(0_u32, |sum, count| sum.saturating_add(*count));
+            status.steps = tally.steps;
+            let failure = sink.failure().map(Fault::from);
+            submitted.map_err(|code| failure.unwrap_or(code.into()))?;
+            if refused.is_some() {
+                return Ok(refused);
+            }
+        }
+        Ok(None)
     }
-    emitted.map(|()| CacheOutcome::Miss)
 }
 
-/// Replays what this kernel has recorded, or records while the tasks are submitted.
-fn through_tapes<T, P, B>(
-    expansion: Expansion<'_>,
-    key: &Key,
-    tapes: &mut Tapes<T>,
-    sink: &mut CallSink<'_, P, B>,
-) -> Result<CacheOutcome, ErrorCode>
-where
-    T: DerefMut<Target = [TapePage]>,
-    P: DataPlane,
-    B: Bindings,
-{
-    if let Some(replayed) = tapes.replay(key, sink) {
-        return replayed.map(|()| CacheOutcome::Hit);
+/// Notes what the cache did for an operation: the launch is a hit when every operation is.
+fn note(status: &mut Status, index: usize, outcome: CacheOutcome, chunks: u64) {
+    if index == 0 || outcome != CacheOutcome::Hit {
+        status.cache = outcome as u8;
     }
-    let tasks = count(expansion, &mut Pass::<T, _>::counting(sink))?.tasks;
-    tapes.record(key, tasks, sink, |pass| expansion.emit(pass))?;
-    Ok(CacheOutcome::Miss)
-}
-
-fn count<T, S>(expansion: Expansion<'_>, counter: &mut Pass<'_, T, S>) -> Result<Counted, ErrorCode>
-where
-    T: DerefMut<Target = [TapePage]>,
-    S: TaskSink,
-{
-    expansion.emit(counter)?;
-    Ok(counter.counted())
-}
-
-/// Refuses local reductions that neither the copy engine nor the data plane does.
-fn check_reductions<T, S>(
-    expansion: Expansion<'_>,
-    context: &OwnedContext,
-    sink: &mut S,
-    reduces_all: bool,
-) -> Result<(), Fault>
-where
-    T: DerefMut<Target = [TapePage]>,
-    S: TaskSink,
-{
-    let Shape { dtype, reduce, .. } = *expansion.plan.shape();
-    let reduction = Reduction { dtype, op: reduce };
-    if reduces_all
-        || context.resources()?.sdma_reduces(reduction)
-        || count(expansion, &mut Pass::<T, S>::counting(sink))?.reduces == 0
-    {
-        return Ok(());
-    }
-    Err(Fault { code: ErrorCode::PLANE_REDUCE, detail: dtype as u64 | (reduce as u64) << 8 })
-}
-
-fn check_handles(param: &Param<'_>, context: &OwnedContext) -> Result<(), Fault> {
-    let there = [param.threads.1 as usize, param.channels.1 as usize]; // CAST: u32 fits usize.
-    let needed = [context.threads().len(), context.surroundings().channels.len()];
-    if there == needed {
-        return Ok(());
-    }
-    let [threads, channels] = needed.map(|count| count as u64);
-    Err(Fault { code: ErrorCode::PARAM_HANDLES, detail: threads | channels << 32 })
-}
-
-/// Copies handles out of shared memory.
-fn load_handles<'a, M: SharedMemory>(
-    memory: &M,
-    (at, count): (DeviceAddr, u32),
-    into: &'a mut [u64],
-) -> Result<&'a [u64], Fault> {
-    let rows = into.get_mut(..count as usize).ok_or(ErrorCode::CONTEXT_CAPACITY)?; // CAST: u32 fits usize.
-    if count > 0 {
-        memory.read(at, rows.as_mut_bytes())?;
-    }
-    Ok(rows)
-}
-
-/// Tells the host what was submitted.
-fn note<P: DataPlane, B: Bindings>(sink: &CallSink<'_, P, B>, status: &mut Status) {
-    status.kinds = sink.kinds();
-    status.sqes = sink.kinds().iter().fold(0_u32, |sum, count| sum.saturating_add(*count));
-    status.steps = sink.steps();
+    status.chunks = status.chunks.saturating_add(u16::try_from(chunks).unwrap_or(u16::MAX));
 }

@@ -119,6 +119,11 @@ impl OwnedContext {
         &self.threads
     }
 
+    /// Returns how many threads and channels there are.
+    pub(crate) fn counts(&self) -> [usize; 2] {
+        [self.threads.len(), self.channels.len()]
+    }
+
     pub(crate) fn regions(&self) -> &[RegionEntry] {
         &self.regions
     }
@@ -214,6 +219,14 @@ impl ContextTable {
     /// `CONTEXT_STALE` when it has been dropped since.
     pub(crate) fn get(&mut self, index: usize) -> Result<&mut OwnedContext, ErrorCode> {
         self.list.get_mut(index).filter(|context| context.used > 0).ok_or(ErrorCode::CONTEXT_STALE)
+    }
+
+    /// Returns the same, to look at.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub(crate) fn view(&self, index: usize) -> Result<&OwnedContext, ErrorCode> {
+        self.list.get(index).filter(|context| context.used > 0).ok_or(ErrorCode::CONTEXT_STALE)
     }
 
     /// Lets nothing be submitted any more on the contexts of a communicator.

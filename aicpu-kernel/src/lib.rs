@@ -12,7 +12,8 @@
 //! before the first is submitted, and each but the last starts the next on the device.
 //!
 //! [`CallKernel`] is the same kernel where the public data plane takes the tasks: launches, contexts, plans and keys are
-//! these, but there are no rings, and each task becomes a call at once.
+//! these, but there are no rings, and each task becomes a call at once. [`serve_custom`] does the same for an algorithm
+//! that comes from outside.
 //!
 //! The kernel knows no hardware (that is `hal`), has no heap, no `unsafe` and no panic path. The image or the host
 //! thread that owns it calls [`Kernel::poll`] for ever.
@@ -37,7 +38,7 @@ mod script;
 mod sizes;
 mod submit;
 
-pub use calls::{CallKernel, TapePage, Tapes};
+pub use calls::{CallKernel, CustomOperator, TapePage, Tapes, serve_custom};
 pub use context::{MAX_CONTEXTS, MAX_RANKS, MAX_THREADS};
 pub use graphs::CacheUse;
 pub use kernel::{Fault, Kernel};

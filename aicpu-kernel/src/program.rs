@@ -14,7 +14,8 @@ pub(crate) struct LoadedProgram {
     header: ProgramHeader,
     entries: [ProgramEntry; MAX_OPERATIONS],
     bindings: [Buffer; MAX_BINDINGS],
-    replay: Option<Replay>,
+    /// [`Replay::NONE`] while nothing is loaded: every replay names a program.
+    replay: Replay,
 }
 
 impl LoadedProgram {
@@ -23,7 +24,7 @@ impl LoadedProgram {
             header: zerocopy::transmute!([0_u8; size_of::<ProgramHeader>()]),
             entries: zerocopy::transmute!([0_u8; MAX_OPERATIONS * size_of::<ProgramEntry>()]),
             bindings: zerocopy::transmute!([0_u8; MAX_BINDINGS * size_of::<Buffer>()]),
-            replay: None,
+            replay: Replay::NONE,
         }
     }
 
@@ -34,7 +35,7 @@ impl LoadedProgram {
     /// communicator's, `PROGRAM_BINDINGS` and the number wanted for a list of another length.
     pub(crate) fn load<M: SharedMemory>(&mut self, memory: &M, replay: &Replay) -> Result<usize, Fault> {
         const FULL: ErrorCode = ErrorCode::PROGRAM_CAPACITY;
-        self.replay = None;
+        self.replay = Replay::NONE;
         let (at, len) = replay.program;
         memory.read(at, self.header.as_mut_bytes())?;
         let header = self.header;
@@ -55,7 +56,7 @@ impl LoadedProgram {
             return Err(Fault { code: ErrorCode::PROGRAM_BINDINGS, detail: u64::from(header.bindings) });
         }
         memory.read(replay.bindings.0, bindings.as_mut_bytes())?;
-        self.replay = Some(*replay);
+        self.replay = *replay;
         Ok(count)
     }
 
@@ -64,11 +65,13 @@ impl LoadedProgram {
     /// # Errors
     /// Those of [`Program::launch`]; `PLAN_INTERNAL` when nothing is loaded.
     pub(crate) fn launch(&self, index: usize) -> Result<Launch, ErrorCode> {
-        let replay = self.replay.as_ref().ok_or(ErrorCode::PLAN_INTERNAL)?;
+        if self.replay == Replay::NONE {
+            return Err(ErrorCode::PLAN_INTERNAL);
+        }
         let lengths = (usize::try_from(self.header.count), usize::try_from(self.header.bindings));
         let (Ok(count), Ok(bound)) = lengths else { return Err(ErrorCode::PROGRAM_CAPACITY) };
         let entries = self.entries.get(..count).ok_or(ErrorCode::PROGRAM_CAPACITY)?;
         let bindings = self.bindings.get(..bound).ok_or(ErrorCode::PROGRAM_CAPACITY)?;
-        Program::trusted(&self.header, entries).launch(index, replay, bindings)
+        Program::trusted(&self.header, entries).launch(index, &self.replay, bindings)
     }
 }

@@ -5,7 +5,9 @@ use core::hint::black_box;
 
 use aicpu_benches::Tables;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use hcomm_sink::{Call, CallSink, ChannelHandle, DataPlane, Handles, LaunchTime, ThreadHandle, Transfer};
+use hcomm_sink::{
+    Call, CallSink, ChannelHandle, DataPlane, Handles, LaunchTime, ThreadHandle, Traits, Transfer,
+};
 use task_graph::{Bindings, Bound, Caps, Rank, RegionId, RegionKind, Task, TaskSink, ThreadId};
 use wire::launch::Algorithm;
 use wire::{DeviceAddr, ErrorCode, Phase};
@@ -109,13 +111,14 @@ fn calls(criterion: &mut Criterion) {
                 channels: &channels[..count(ranks) - 1],
                 host: 1,
             };
-            let time = LaunchTime { timeout: 30, start: 0, done: 0 };
+            let time = LaunchTime { timeout: 30, start: 0, done: 0, next: None };
+            let traits = Traits { reduces_all: true, needs_fences: false };
             let mut plane = Nothing { function: black_box(nothing) };
             group.throughput(Throughput::Elements(tasks.len() as u64));
             group.bench_function(BenchmarkId::new("run", &name), |bencher| {
                 bencher.iter(|| {
                     let resources = tables.resources();
-                    let mut sink = CallSink::new(&mut plane, resources, &Everywhere, handles, time, true);
+                    let mut sink = CallSink::new(&mut plane, resources, &Everywhere, handles, time, traits);
                     for (thread, task) in black_box(&tasks) {
                         sink.task(*thread, task).expect("nothing fails");
                     }

@@ -1,7 +1,10 @@
 /* Loads a kernel as a runtime would, and serves the mailbox of one software NPU with it until its parent ends.
  *
- *   driver KERNEL.so ENTRY MEMORY NPU NPUS WINDOW_BYTES BASE... [--log FILE] [--only-log]
+ *   driver [--relaxed] [--fences] KERNEL.so ENTRY MEMORY NPU NPUS WINDOW_BYTES BASE... [--log FILE] [--only-log]
  *   driver KERNEL.so ENTRY --load
+ *
+ * A relaxed data plane lets notifies overtake transfers and threads their reads where no fence is between; --fences
+ * tells the kernel so.
  *
  * MEMORY is the file of all windows, BASE the device address of each. The data plane is in plane.c; this program
  * exports it to what it loads. Exit codes: 2 usage, 3 the memory, 4 the kernel does not load, 5 it has no entry.
@@ -23,6 +26,8 @@ enum { MAX_NPUS = 256 };
 Window windows[MAX_NPUS];
 uint32_t own_npu, npus;
 uint64_t window_bytes;
+static Ring rings[MAX_QUEUES];
+static uint32_t kernel_flags = AICPU_TS_PARAM_REDUCES_ALL;
 
 static int fail(int code, const char *what, const char *why) {
     fprintf(stderr, "driver: %s: %s\n", what, why);
@@ -45,38 +50,62 @@ static void *at(uint64_t addr, uint64_t len) {
     return offset <= window_bytes && len <= window_bytes - offset ? windows[own_npu].bytes + offset : NULL;
 }
 
-static Ring ring_of(uint64_t ring, uint32_t depth, uint16_t queue, int is_pair) {
+/* Contexts that share a queue share its ring. */
+static Ring *ring_of(uint64_t ring, uint32_t depth, uint16_t queue, int is_pair) {
     uint32_t tail = (uint32_t)load_word(&windows[own_npu], TAILS + 8 * queue);
-    return (Ring){at(ring, 64ull * depth), depth, tail, tail, queue, is_pair, 0};
+    rings[queue] = (Ring){at(ring, 64ull * depth), depth, tail, tail, queue, is_pair, 0};
+    return &rings[queue];
 }
 
-/* Makes the handles of a context, as the host does on silicon when it creates threads and channels. The table of
- * handles goes where a text log would be, which this build does not write. */
-static int make_handles(const LaunchArgs *args, AicpuTsParam *param) {
-    const uint8_t *bytes = at(args->context, args->context_len);
-    if (!bytes || args->context_len < sizeof context) return 0;
+/* Makes the handles of a context behind those there are, as the host does on silicon when it creates threads and
+ * channels. */
+static int make_handles(uint64_t addr, uint32_t len, AicpuTsParam *param) {
+    const uint8_t *bytes = at(addr, len);
+    if (!bytes || len < sizeof context) return 0;
     memcpy(&context, bytes, sizeof context);
-    if (context.threads.count > MAX_HANDLES || context.channels.count > MAX_HANDLES) return 0;
-    uint64_t *handles = (uint64_t *)(windows[own_npu].bytes + LOG_TEXT);
-    for (uint32_t i = 0; i < context.threads.count; i++) {
+    uint32_t thread = param->thread_count, channel = param->channel_count;
+    if (context.threads.count > MAX_HANDLES - thread || context.channels.count > MAX_HANDLES - channel) return 0;
+    for (uint32_t i = 0; i < context.threads.count; i++, thread++) {
         ThreadEntry entry;
         memcpy(&entry, bytes + context.threads.offset + i * sizeof entry, sizeof entry);
-        threads[i] = (Thread){ring_of(entry.ring, entry.depth, entry.queue, 0), entry.notify_base, i};
-        *handles++ = (uintptr_t)&threads[i];
+        threads[thread] = (Thread){ring_of(entry.ring, entry.depth, entry.queue % MAX_QUEUES, 0), entry.notify_base, i};
     }
-    for (uint32_t i = 0; i < context.channels.count; i++) {
+    for (uint32_t i = 0; i < context.channels.count; i++, channel++) {
         ChannelEntry entry;
         memcpy(&entry, bytes + context.channels.offset + i * sizeof entry, sizeof entry);
         ChannelSlot *slots = (ChannelSlot *)(windows[own_npu].bytes + CHANNELS);
         Window *peer = &windows[slots[entry.index].peer_npu % npus];
-        channels[i] = (Channel){entry, ring_of(entry.ring, entry.depth, entry.queue, 1), peer, entry.depth > 0};
-        *handles++ = (uintptr_t)&channels[i];
+        Ring *ring = entry.depth ? ring_of(entry.ring, entry.depth, entry.queue % MAX_QUEUES, 1) : NULL;
+        channels[channel] = (Channel){entry, ring, peer, entry.depth > 0};
     }
-    param->threads = windows[own_npu].base + LOG_TEXT;
-    param->channels = param->threads + 8 * context.threads.count;
-    param->thread_count = context.threads.count;
-    param->channel_count = context.channels.count;
+    param->thread_count = thread;
+    param->channel_count = channel;
     return 1;
+}
+
+/* Makes the handles of all operations of a launch. */
+static int make_all_handles(const LaunchArgs *args, AicpuTsParam *param) {
+    if (args->kind != REPLAY) return make_handles(args->context, args->context_len, param);
+    const uint8_t *program = at(args->context, args->context_len);
+    if (!program || args->context_len < sizeof(ProgramHeader)) return 0;
+    ProgramHeader header;
+    memcpy(&header, program, sizeof header);
+    if (header.count > (args->context_len - sizeof header) / sizeof(ProgramEntry)) return 0;
+    for (uint32_t i = 0; i < header.count; i++) {
+        ProgramEntry entry;
+        memcpy(&entry, program + sizeof header + i * sizeof entry, sizeof entry);
+        if (!make_handles(entry.context, entry.context_len, param)) return 0;
+    }
+    return 1;
+}
+
+/* Writes the lists of handles where a text log would be, which this build does not write. */
+static void write_handles(AicpuTsParam *param) {
+    uint64_t *handles = (uint64_t *)(windows[own_npu].bytes + LOG_TEXT);
+    param->threads = windows[own_npu].base + LOG_TEXT;
+    param->channels = param->threads + 8 * param->thread_count;
+    for (uint32_t i = 0; i < param->thread_count; i++) *handles++ = (uintptr_t)&threads[i];
+    for (uint32_t i = 0; i < param->channel_count; i++) *handles++ = (uintptr_t)&channels[i];
 }
 
 static void serve(AicpuTsEntry entry, uint64_t slot) {
@@ -87,13 +116,14 @@ static void serve(AicpuTsEntry entry, uint64_t slot) {
     param = (AicpuTsParam){
         .magic = AICPU_TS_PARAM_MAGIC, .abi = 1, .size = sizeof param, .args = own->base + args_at,
         .status = own->base + status_at, .host_thread = (uintptr_t)&host_thread, .memory = own->base,
-        .mapped = (uintptr_t)own->bytes, .memory_len = window_bytes, .flags = AICPU_TS_PARAM_REDUCES_ALL,
+        .mapped = (uintptr_t)own->bytes, .memory_len = window_bytes, .flags = kernel_flags,
         .acquire_ms = 1000, .comm = "group",
     };
     memset(own->bytes + status_at, 0, STATUS_BYTES);
     sequence = args->sequence;
     /* A context that is not there is the kernel's to refuse. */
-    if (!make_handles(args, &param)) param.threads = own->base, param.thread_count = 1;
+    if (!make_all_handles(args, &param)) param.thread_count = 1, param.channel_count = 0;
+    write_handles(&param);
     plane_begin();
     uint32_t code = entry(&param);
     uint8_t *status = own->bytes + status_at;
@@ -124,6 +154,10 @@ static AicpuTsEntry load(const char *path, const char *name, int *code) {
 
 int main(int count, char **arguments) {
     int code = 0;
+    for (; count > 1 && arguments[1][0] == '-'; count--, arguments++) {
+        if (!strcmp(arguments[1], "--relaxed")) plane_relax();
+        if (!strcmp(arguments[1], "--fences")) kernel_flags |= AICPU_TS_PARAM_FENCES;
+    }
     if (count < 4) return fail(2, "usage", "driver KERNEL.so ENTRY MEMORY NPU NPUS WINDOW_BYTES BASE...");
     AicpuTsEntry entry = load(arguments[1], arguments[2], &code);
     if (!entry || !strcmp(arguments[3], "--load")) return code;

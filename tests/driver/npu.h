@@ -65,6 +65,7 @@ typedef struct {
 } ChannelEntry;
 _Static_assert(sizeof(ContextHeader) == 208 && sizeof(ThreadEntry) == 32 && sizeof(ChannelEntry) == 64, "as documented");
 
+/* Of the replay of a program, context is the program. */
 typedef struct {
     uint8_t head[8]; /* magic, abi, blocks */
     uint32_t sequence, checksum;
@@ -72,8 +73,21 @@ typedef struct {
     uint8_t what[32]; /* epoch to piece */
     uint64_t context;
     uint32_t context_len;
-    uint8_t rest[180];
+    uint8_t staging, cache, kind, rest[177];
 } LaunchArgs;
+enum { REPLAY = 1 };
+typedef struct {
+    uint8_t head[20]; /* magic to checksum */
+    uint32_t count;
+    uint8_t rest[40];
+} ProgramHeader;
+typedef struct {
+    uint8_t what[48]; /* op to piece */
+    uint64_t context;
+    uint32_t context_len, start_base;
+    uint8_t operands[48];
+} ProgramEntry;
+_Static_assert(sizeof(ProgramHeader) == 64 && sizeof(ProgramEntry) == 112, "as documented");
 _Static_assert(sizeof(LaunchArgs) == LAUNCH_BYTES, "launch arguments have 256 bytes");
 
 /* The windows of all NPUs, one behind the other in shared memory. */
@@ -102,17 +116,18 @@ typedef struct Ring {
 
 /* What the handles of the data plane point to. */
 typedef struct {
-    Ring ring;
+    Ring *ring;
     uint32_t notify_base, index;
 } Thread;
 typedef struct {
     ChannelEntry entry;
-    Ring ring;
+    Ring *ring;
     Window *peer;
     int is_pair;
 } Channel;
 
-enum { MAX_HANDLES = 128 };
+/* Threads or channels of all operations of a launch, and queues. */
+enum { MAX_HANDLES = 2048, MAX_QUEUES = 512 };
 extern Thread threads[MAX_HANDLES], host_thread;
 extern Channel channels[MAX_HANDLES];
 extern ContextHeader context;
@@ -121,5 +136,7 @@ extern uint32_t sequence;
 /* Prepares the plane for the launch whose context has been read. */
 void plane_begin(void);
 void plane_log_to(const char *path, int log_only);
+/* From now on queue pairs keep no order but that of fences. */
+void plane_relax(void);
 
 #endif

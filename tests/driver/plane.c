@@ -19,8 +19,19 @@ static FILE *lines;
 static int log_only;
 static uint32_t tasks;
 static int acquired, in_batch;
-static Ring *touched[2 * MAX_HANDLES];
+static Ring *touched[MAX_QUEUES];
 static uint32_t touched_count;
+
+/* Work requests that no fence has brought forward yet, where queue pairs keep no order. */
+typedef struct {
+    Thread *thread;
+    Channel *channel;
+    Entry entry;
+} Held;
+enum { MAX_HELD = 4096 };
+static Held held[MAX_HELD];
+static uint32_t held_count;
+static int relaxed;
 
 /* Longest wait for room in a ring, seconds; the kernel would say that it is overdue a little later. */
 enum { ROOM_DEADLINE_S = 40 };
@@ -30,8 +41,12 @@ void plane_log_to(const char *path, int only) {
     log_only = only;
 }
 
+void plane_relax(void) {
+    relaxed = 1;
+}
+
 void plane_begin(void) {
-    tasks = 0;
+    tasks = held_count = 0;
     acquired = in_batch = 0;
     touched_count = 0;
 }
@@ -122,12 +137,42 @@ static int32_t local(Thread *thread, uint64_t dst, uint64_t src, uint64_t len, i
         entry.dtype = (uint8_t)type;
         entry.reduce = (uint8_t)op;
     }
-    return push(&thread->ring, entry, (uint16_t)no_peer, 0);
+    return push(thread->ring, entry, (uint16_t)no_peer, 0);
 }
 
 static int post(Thread *thread, Channel *channel) {
-    Entry entry = {.opcode = POST, .channel = channel->entry.index, .wqe_tail = channel->ring.tail};
-    return push(&thread->ring, entry, (uint16_t)channel->entry.peer, 0);
+    Entry entry = {.opcode = POST, .channel = channel->entry.index, .wqe_tail = channel->ring->tail};
+    return push(thread->ring, entry, (uint16_t)channel->entry.peer, 0);
+}
+
+/* Puts a work request into the ring of its queue pair. */
+static int32_t request(Thread *thread, Channel *channel, Entry entry) {
+    int full = push(channel->ring, entry, (uint16_t)channel->entry.peer, 0);
+    return full ? full : post(thread, channel);
+}
+
+/* Brings forward what is held of a queue pair, or of all. */
+static int32_t bring_forward(const Ring *ring) {
+    uint32_t kept = 0;
+    int32_t failed = 0;
+    for (uint32_t i = 0; i < held_count; i++) {
+        if (ring && held[i].channel->ring != ring)
+            held[kept++] = held[i];
+        else if (!failed)
+            failed = request(held[i].thread, held[i].channel, held[i].entry);
+    }
+    held_count = kept;
+    return failed;
+}
+
+/* A task of a queue pair. A relaxed one holds transfers back until a fence, and lets what tells the peer overtake. */
+static int32_t pair_task(Thread *thread, Channel *channel, Entry entry, int tells) {
+    if (relaxed && !tells) {
+        if (held_count == MAX_HELD) return HCOMM_E_UNAVAIL;
+        held[held_count++] = (Held){thread, channel, entry};
+        return HCOMM_SUCCESS;
+    }
+    return request(thread, channel, entry);
 }
 
 static int32_t transfer(Thread *thread, Channel *channel, int is_write, uint64_t dst, uint64_t src, uint64_t len,
@@ -147,14 +192,13 @@ static int32_t transfer(Thread *thread, Channel *channel, int is_write, uint64_t
         entry.opcode = is_write ? PAIR_WRITE : PAIR_READ;
         entry.src = near, entry.src_token = near_token;
         entry.dst = far, entry.dst_token = far_token;
-        int full = push(&channel->ring, entry, (uint16_t)channel->entry.peer, 0);
-        return full ? full : post(thread, channel);
+        return pair_task(thread, channel, entry, notify >= 0);
     }
     entry.opcode = is_write ? WRITE : READ;
     entry.channel = channel->entry.index;
     entry.src = src, entry.src_token = is_write ? near_token : far_token;
     entry.dst = dst, entry.dst_token = is_write ? far_token : near_token;
-    return push(&thread->ring, entry, (uint16_t)channel->entry.peer, 0);
+    return push(thread->ring, entry, (uint16_t)channel->entry.peer, 0);
 }
 
 #define THREAD(handle) ((Thread *)(uintptr_t)(handle))
@@ -185,13 +229,13 @@ int32_t HcommThreadNotifyRecordOnThread(HcommThread thread, HcommThread waiter, 
         entry.opcode = RECORD;
         entry.notify += dst->notify_base;
     }
-    return push(&THREAD(thread)->ring, entry, (uint16_t)no_peer, 0);
+    return push(THREAD(thread)->ring, entry, (uint16_t)no_peer, 0);
 }
 
 int32_t HcommThreadNotifyWaitOnThread(HcommThread thread, uint32_t index, uint32_t timeout) {
     note("wait %u %u %u", T, index, timeout);
     Entry entry = {.opcode = WAIT, .notify = THREAD(thread)->notify_base + index};
-    return push(&THREAD(thread)->ring, entry, (uint16_t)no_peer, timeout);
+    return push(THREAD(thread)->ring, entry, (uint16_t)no_peer, timeout);
 }
 
 int32_t HcommWriteOnThread(HcommThread thread, HcommChannel channel, void *dst, const void *src, uint64_t len) {
@@ -236,19 +280,28 @@ int32_t HcommChannelNotifyRecordOnThread(HcommThread thread, HcommChannel handle
     note("channel-record %u %u %u", T, channel->entry.peer, index);
     Entry entry = {.opcode = PAIR_RECORD, .notify = channel->entry.remote_notify + index};
     if (channel->is_pair) {
-        int full = push(&channel->ring, entry, (uint16_t)channel->entry.peer, 0);
-        return full ? full : post(THREAD(thread), channel);
+        return pair_task(THREAD(thread), channel, entry, 1);
     }
     entry.opcode = RECORD_PEER;
     entry.channel = channel->entry.index;
-    return push(&THREAD(thread)->ring, entry, (uint16_t)channel->entry.peer, 0);
+    return push(THREAD(thread)->ring, entry, (uint16_t)channel->entry.peer, 0);
 }
 
 int32_t HcommChannelNotifyWaitOnThread(HcommThread thread, HcommChannel handle, uint32_t index, uint32_t timeout) {
     Channel *channel = CHANNEL(handle);
     note("channel-wait %u %u %u %u", T, channel->entry.peer, index, timeout);
     Entry entry = {.opcode = WAIT, .notify = channel->entry.local_notify + index};
-    return push(&THREAD(thread)->ring, entry, (uint16_t)channel->entry.peer, timeout);
+    return push(THREAD(thread)->ring, entry, (uint16_t)channel->entry.peer, timeout);
+}
+
+int32_t HcommChannelFenceOnThread(HcommThread thread, HcommChannel channel) {
+    note("channel-fence %u %u", T, PEER);
+    return CHANNEL(channel)->is_pair ? bring_forward(CHANNEL(channel)->ring) : HCOMM_SUCCESS;
+}
+
+int32_t HcommChannelDrainOnThread(HcommThread thread, HcommChannel channel) {
+    note("channel-drain %u %u", T, PEER);
+    return CHANNEL(channel)->is_pair ? bring_forward(CHANNEL(channel)->ring) : HCOMM_SUCCESS;
 }
 
 int32_t HcommBatchModeStart(const char *tag) {
@@ -261,9 +314,10 @@ int32_t HcommBatchModeStart(const char *tag) {
 int32_t HcommBatchModeEnd(const char *tag) {
     note("batch-end \"%s\"", tag);
     if (!in_batch) return HCOMM_E_PARA;
+    int32_t failed = bring_forward(NULL);
     in_batch = 0;
     flush();
-    return HCOMM_SUCCESS;
+    return failed;
 }
 
 int32_t HcommAcquireComm(const char *comm) {

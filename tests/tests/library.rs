@@ -4,6 +4,10 @@
 //! Needs `cargo xtask image --so`, whose directory `AICPU_SO_DIR` names, and `qemu-aarch64` for the object of the AICPU;
 //! says so and passes without.
 
+#[path = "capture/rig.rs"]
+#[expect(dead_code, reason = "shared with the tests of programs")]
+mod rig;
+
 use core::time::Duration;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -79,6 +83,12 @@ const KINDS: [Kind; 18] = [
     (OpKind::AllToAllV, Algorithm::Pairwise, Staging::Scratch, DataType::Int16, ReduceOp::Sum),
     (OpKind::Barrier, Algorithm::Nb, Staging::Scratch, DataType::Fp32, ReduceOp::Sum),
 ];
+
+/// The options with these before the driver's own arguments.
+fn with(mut options: Options, flags: &[&str]) -> Options {
+    options.command.extend(flags.iter().map(OsString::from));
+    options
+}
 
 /// Runs every kind twice, on buffers that move; returns how many operations were verified.
 fn verify(ranks: u32, place: Place, count: u64, options: Options, kinds: &[Kind]) -> usize {
@@ -199,4 +209,81 @@ fn an_object_that_does_not_load_is_said_so_with_the_loaders_words() {
         assert_eq!(error.code(), ErrorCode::EMULATOR_EXIT);
         assert!(error.to_string().contains(words), "{error}");
     }
+}
+
+#[test]
+fn programs_replay_through_both_objects() {
+    for (on, ranks, place, replays) in [
+        (On::Host, 4, Place::OneServer, 40),
+        (On::Host, 5, Place::TwoServers, 10),
+        (SMALL_PAGES, 8, Place::UnifiedBus, 10),
+    ] {
+        let Some(options) = options(on, None) else { return };
+        let cluster = Cluster::start(topology(ranks, place), 24 << 20, &Aicpu::Library(options)).unwrap();
+        rig::rotate(&cluster, &rig::chain(250), 4, replays, 8 << 10);
+    }
+}
+
+/// Operations whose graphs write, read and reduce across servers.
+fn across_servers() -> Vec<Kind> {
+    let crosses = |kind: &&Kind| kind.0 != OpKind::Barrier;
+    KINDS.iter().filter(crosses).copied().collect()
+}
+
+#[test]
+fn a_relaxed_data_plane_is_held_together_by_fences() {
+    for (on, place) in
+        [(On::Host, Place::TwoServers), (On::Host, Place::UnifiedBus), (SMALL_PAGES, Place::TwoServers)]
+    {
+        let Some(options) = options(on, None) else { return };
+        let options = with(options, &["--relaxed", "--fences"]);
+        assert!(verify(4, place, 1000, options, &across_servers()) >= 30, "{on:?}, {place:?}");
+    }
+}
+
+#[test]
+fn without_fences_a_relaxed_data_plane_computes_nonsense() {
+    let Some(options) = options(On::Host, None) else { return };
+    let options = with(options, &["--relaxed"]);
+    let cluster = Cluster::start(topology(4, Place::TwoServers), 48 << 20, &Aicpu::Library(options)).unwrap();
+    let config = Config { timeout: Duration::from_secs(60), ..Config::default() };
+    let mut bench = Bench::new(&cluster, config, 1 << 20).unwrap();
+    let operation = Operation {
+        op: OpKind::AllReduce,
+        count: 1000,
+        dtype: DataType::Int32,
+        reduce: ReduceOp::Sum,
+        algorithm: Algorithm::Ring,
+        staging: Staging::Scratch,
+        ..Operation::default()
+    };
+    let case = Case { operation, in_place: false, shift: 0, seed: 1 };
+    let run = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| bench.run(&case).map(drop)));
+    let report = run.expect_err("the comparison with the oracle fails");
+    let report = report.downcast_ref::<String>().expect("its words");
+    assert!(report.contains("output, byte"), "{report}");
+}
+
+#[test]
+fn from_loading_to_the_first_return_takes_less_than_5_ms() {
+    let Some(options) = options(On::Host, None) else { return };
+    // The best of some: what takes longer on a busy machine is the machine.
+    let best = (0..10)
+        .map(|_| {
+            let mut driver = Command::new(&options.command[0]);
+            let output = driver.arg(&options.kernel).args(["AicpuTsLaunch", "--load"]).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let (_, rest) = text.split_once("loaded and called in ").expect("its words");
+            let (micros, code) = rest.split_once(" us: ").expect("a time");
+            assert_eq!(
+                code.trim(),
+                ErrorCode::PARAM_MAGIC.0.to_string(),
+                "the entry has refused a null param"
+            );
+            micros.parse::<u64>().unwrap()
+        })
+        .min();
+    let best = best.expect("ten");
+    println!("from dlopen to the first return: {best} us");
+    assert!(best < 5000, "{best} us");
 }

@@ -4,11 +4,17 @@
 
 #[path = "shared_object/failures.rs"]
 mod failures;
+#[path = "shared_object/fences.rs"]
+mod fences;
 #[path = "shared_object/grid.rs"]
 mod grid;
 #[path = "shared_object/inspect.rs"]
 mod inspect;
 #[path = "shared_object/plane.rs"]
 mod plane;
+#[path = "shared_object/programs.rs"]
+mod programs;
 #[path = "shared_object/rig.rs"]
 mod rig;
+#[path = "shared_object/versions.rs"]
+mod versions;

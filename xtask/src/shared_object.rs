@@ -1,8 +1,8 @@
 //! Builds the kernel as shared objects: for the AICPU, and for this host so that tests can load it quickly.
 //!
 //! Each is linked by LLD from one archive, with nothing but what the archive holds: no start files, no C library. Beside
-//! it lie the JSON by which a runtime finds it, the same with its symbols, and for tests one with a defect built in,
-//! the example of a custom operator, and the C program that loads them all.
+//! it lie the JSON by which a runtime finds it, the same with its symbols, and for tests one with a defect built in, one
+//! of the next version, the example of a custom operator, and the C program that loads them all.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -32,6 +32,8 @@ struct Object {
     map: &'static str,
     /// Environment variables of its build.
     variables: &'static [(&'static str, &'static str)],
+    /// Flags of the compiler.
+    flags: &'static str,
 }
 
 const KERNEL: Object = Object {
@@ -41,10 +43,17 @@ const KERNEL: Object = Object {
     file: "libaicpu_ts_kernel.so",
     map: "linker/so.map",
     variables: &[("AICPU_IMAGE", "1")],
+    flags: "-Cforce-unwind-tables=no",
 };
 const DEFECT: Object = Object {
     file: "libaicpu_ts_defect.so",
     variables: &[("AICPU_IMAGE", "1"), ("AICPU_TEST_PANIC", "1")],
+    ..KERNEL
+};
+/// The kernel of the next version, which a test loads beside this one.
+const NEXT: Object = Object {
+    file: "libaicpu_ts_next.so",
+    flags: "-Cforce-unwind-tables=no --cfg aicpu_test_next_abi",
     ..KERNEL
 };
 const CUSTOM: Object = Object {
@@ -53,7 +62,7 @@ const CUSTOM: Object = Object {
     entry: "CustomAllGather",
     file: "libcustom_all_gather.so",
     map: "examples/custom-all-gather/so.map",
-    variables: &[("AICPU_IMAGE", "1")],
+    ..KERNEL
 };
 
 /// A processor, and how code for it is made.
@@ -137,6 +146,7 @@ fn build_for(machine: &Machine) -> Result<()> {
     }
     if machine.rustc.is_none() && machine.arch == ARCH {
         build_object(machine, &DEFECT, &into)?;
+        build_object(machine, &NEXT, &into)?;
     }
     build_driver(machine, &into)?;
     let size = fs::metadata(into.join(KERNEL.file))?.len();
@@ -154,7 +164,7 @@ fn build_object(machine: &Machine, object: &Object, into: &Path) -> Result<()> {
     cargo.args(["--lib", "--crate-type", "staticlib"]);
     cargo.env("CARGO_TARGET_DIR", &machine.build_dir).envs(object.variables.iter().copied());
     let remap = format!("--remap-path-prefix={}/=", workspace::root().display());
-    cargo.env("RUSTFLAGS", format!("{remap} -Cforce-unwind-tables=no"));
+    cargo.env("RUSTFLAGS", format!("{remap} {}", object.flags));
     if let Some(rustc) = &machine.rustc {
         cargo.env("RUSTC", rustc);
     }
@@ -181,6 +191,7 @@ fn link(object: &Object, archive: &Path, to: &Path, strip: bool) -> Result<()> {
     linker.args(["-shared", "-z", "max-page-size=65536", "-z", "now", "-z", "relro", "-z", "text"]);
     linker.args(["--gc-sections", "--build-id=sha1", "--hash-style=gnu", "-u", object.entry]);
     linker.arg("--version-script").arg(workspace::root().join(object.map));
+    linker.arg("--script").arg(workspace::root().join("linker/so.ld"));
     linker.args(["-soname", object.file]).args(strip.then_some("--strip-all"));
     linker.arg(archive).arg("-o").arg(&fresh);
     command::run(&mut linker)?;

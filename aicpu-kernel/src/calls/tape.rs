@@ -5,8 +5,9 @@
 
 use core::ops::DerefMut;
 
+use graph_verifier::{Lengths, Local, Obligation, Structure};
 use task_cache::{Directory, Key, defaults};
-use task_graph::{Caps, Rank, Task, TaskSink, ThreadId};
+use task_graph::{Caps, Rank, Resources, Task, TaskSink, ThreadId};
 use wire::{ErrorCode, Phase};
 
 /// Tasks of one page.
@@ -55,13 +56,13 @@ impl<T: DerefMut<Target = [TapePage]>> Tapes<T> {
         Self { pages, free, directory }
     }
 
-    /// Writes the tape of a key to `sink`; `None` when there is none.
-    pub(crate) fn replay(&mut self, key: &Key, sink: &mut impl TaskSink) -> Option<Result<(), ErrorCode>> {
-        let tape = self.directory.lookup(key)?.payload;
-        Some(self.play(tape, sink))
+    /// Returns the tape of a key, good until something is recorded.
+    pub(crate) fn find(&mut self, key: &Key) -> Option<Tape> {
+        Some(self.directory.lookup(key)?.payload)
     }
 
-    fn play(&self, tape: Tape, sink: &mut impl TaskSink) -> Result<(), ErrorCode> {
+    /// Writes a tape to `sink`.
+    pub(crate) fn play(&self, tape: Tape, sink: &mut impl TaskSink) -> Result<(), ErrorCode> {
         if let Some(last) = tape.steps.checked_sub(1) {
             sink.mark(Phase::Run, last);
         }
@@ -80,16 +81,16 @@ impl<T: DerefMut<Target = [TapePage]>> Tapes<T> {
     /// fails, nothing is kept.
     pub(crate) fn record<S: TaskSink>(
         &mut self,
-        key: &Key,
-        tasks: u32,
+        (key, tasks): (&Key, u32),
+        resources: Resources<'_>,
         sink: &mut S,
         emit: impl FnOnce(&mut Pass<'_, T, S>) -> Result<(), ErrorCode>,
     ) -> Result<(), ErrorCode> {
         let (pages, free) = (&mut self.pages, &mut self.free);
         let release = &mut |tape: Tape| give_back(pages, free, tape.first);
         let entry = self.directory.begin(key, tasks.div_ceil(PAGE_TASKS), release).ok();
-        let Some(entry) = entry else { return emit(&mut Pass::on(sink)) };
-        let mut pass = Pass { tapes: Some(self), ..Pass::on(sink) };
+        let Some(entry) = entry else { return emit(&mut Pass::on(sink, resources)) };
+        let mut pass = Pass { tapes: Some(self), ..Pass::on(sink, resources) };
         let emitted = emit(&mut pass);
         let (tape, kept) = (pass.tape, pass.tapes.is_some() && emitted.is_ok());
         let published =
@@ -122,16 +123,23 @@ fn give_back<T: DerefMut<Target = [TapePage]>>(pages: &mut T, free: &mut u32, fi
     }
 }
 
-/// What templates write to: passes tasks on, records them where that is wanted, or only counts them. One type for all
-/// three, so that the templates are compiled once.
+/// What templates write to: passes tasks on, records them where that is wanted, or proves and counts them and passes
+/// none on. One type for all three, so that the templates are compiled once.
 pub(crate) struct Pass<'a, T, S> {
-    sink: &'a mut S,
+    resources: Resources<'a>,
+    sink: Option<&'a mut S>,
     /// Where tasks are recorded, as long as there is room.
     tapes: Option<&'a mut Tapes<T>>,
     tape: Tape,
     /// Page that is being filled.
     last: u32,
-    counts: Option<Counted>,
+    proof: Option<Proof<'a>>,
+}
+
+/// The verifier's local part over a plan that is not submitted yet, and what it writes.
+struct Proof<'a> {
+    local: Local<'a, Lengths>,
+    counted: Counted,
 }
 
 /// What a plan writes.
@@ -142,20 +150,36 @@ pub(crate) struct Counted {
     pub(crate) reduces: u32,
 }
 
+impl Counted {
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            tasks: self.tasks.saturating_add(other.tasks),
+            reduces: self.reduces.saturating_add(other.reduces),
+        }
+    }
+}
+
 impl<'a, T: DerefMut<Target = [TapePage]>, S> Pass<'a, T, S> {
     /// Passes tasks on.
-    pub(crate) fn on(sink: &'a mut S) -> Self {
-        Self { sink, tapes: None, tape: Tape { first: NONE, tasks: 0, steps: 0 }, last: NONE, counts: None }
+    pub(crate) fn on(sink: &'a mut S, resources: Resources<'a>) -> Self {
+        let tape = Tape { first: NONE, tasks: 0, steps: 0 };
+        Self { resources, sink: Some(sink), tapes: None, tape, last: NONE, proof: None }
     }
 
-    /// Counts tasks, of which `sink` gets none.
-    pub(crate) fn counting(sink: &'a mut S) -> Self {
-        Self { counts: Some(Counted::default()), ..Self::on(sink) }
+    /// Proves the tasks of one chunk, none of which goes anywhere.
+    pub(crate) fn proving(structure: &'a Structure<Lengths>, resources: Resources<'a>) -> Self {
+        let tape = Tape { first: NONE, tasks: 0, steps: 0 };
+        let proof = Proof { local: Local::new(structure), counted: Counted::default() };
+        Self { resources, sink: None, tapes: None, tape, last: NONE, proof: Some(proof) }
     }
 
-    /// Returns what has been counted.
-    pub(crate) fn counted(&self) -> Counted {
-        self.counts.unwrap_or_default()
+    /// Ends the proof and returns what has been counted.
+    ///
+    /// # Errors
+    /// What the verifier's local part refuses of the whole.
+    pub(crate) fn proved(self) -> Result<Counted, ErrorCode> {
+        let Proof { local, counted } = self.proof.ok_or(ErrorCode::PLAN_INTERNAL)?;
+        local.finish().map(|()| counted)
     }
 
     /// Notes a task; `None` when there is no page for it.
@@ -181,28 +205,30 @@ impl<'a, T: DerefMut<Target = [TapePage]>, S> Pass<'a, T, S> {
 
 impl<T: DerefMut<Target = [TapePage]>, S: TaskSink> TaskSink for Pass<'_, T, S> {
     fn caps(&self, peer: Rank) -> Caps {
-        self.sink.caps(peer)
+        self.resources.caps(peer)
     }
 
     fn mark(&mut self, phase: Phase, step: u16) {
         if phase == Phase::Run {
             self.tape.steps = self.tape.steps.max(step.saturating_add(1));
         }
-        self.sink.mark(phase, step);
+        if let Some(sink) = &mut self.sink {
+            sink.mark(phase, step);
+        }
     }
 
     // Not inlined: a template writes tasks in dozens of places.
     #[inline(never)]
     fn task(&mut self, thread: ThreadId, task: &Task) -> Result<(), ErrorCode> {
-        if let Some(counts) = &mut self.counts {
-            counts.tasks = counts.tasks.saturating_add(1);
-            counts.reduces =
-                counts.reduces.saturating_add(u32::from(matches!(task, Task::LocalReduce { .. })));
-            return Ok(());
+        if let Some(Proof { local, counted }) = &mut self.proof {
+            counted.tasks = counted.tasks.saturating_add(1);
+            let reduces = u32::from(matches!(task, Task::LocalReduce { .. }));
+            counted.reduces = counted.reduces.saturating_add(reduces);
+            local.check(thread, task).map_err(Obligation::code)?;
         }
         if self.tapes.is_some() && self.note(thread, task).is_none() {
             self.tapes = None;
         }
-        self.sink.task(thread, task)
+        self.sink.as_mut().map_or(Ok(()), |sink| sink.task(thread, task))
     }
 }

@@ -1,4 +1,4 @@
-//! The local part as a sink: what a kernel puts before its recorder.
+//! The local part: what a kernel holds against every task before it is recorded or submitted, alone or as a sink.
 //!
 //! Each task is checked on its own (V1 to V3). The notifies between this rank's own threads must be set, then taken, in
 //! the order of emission, each once at a time, none left at the end of a graph: then no thread of this rank waits for
@@ -14,19 +14,33 @@ use crate::structure::{Extents, Structure};
 const MOST_NOTIFIES: usize = 1024;
 const WORDS: usize = MOST_NOTIFIES / 64;
 
-/// Checks every task before it goes on to `sink`.
+/// Checks the tasks of one graph, in the order of emission.
 #[derive(Debug)]
-pub struct Checked<'a, S, E> {
+pub struct Local<'a, E> {
     structure: &'a Structure<E>,
-    sink: &'a mut S,
     /// Which notifies are set, bit per notify: the main thread's, then those of each sub thread.
     set: [u64; WORDS],
 }
 
-impl<'a, S: TaskSink, E: Extents> Checked<'a, S, E> {
+impl<'a, E: Extents> Local<'a, E> {
     /// Begins a graph.
-    pub fn new(structure: &'a Structure<E>, sink: &'a mut S) -> Self {
-        Self { structure, sink, set: [0; WORDS] }
+    #[must_use]
+    pub const fn new(structure: &'a Structure<E>) -> Self {
+        Self { structure, set: [0; WORDS] }
+    }
+
+    /// Checks the next task.
+    ///
+    /// # Errors
+    /// The first obligation it does not meet.
+    #[inline(always)]
+    pub fn check(&mut self, thread: ThreadId, task: &Task) -> Result<(), Obligation> {
+        self.structure.check(thread, task)?;
+        match *task {
+            Task::ThreadRecord { thread: waiter, index } => self.flip(waiter, index, true),
+            Task::ThreadWait { index } => self.flip(thread, index, false),
+            _ => Ok(()),
+        }
     }
 
     /// Ends the graph.
@@ -55,6 +69,28 @@ impl<'a, S: TaskSink, E: Extents> Checked<'a, S, E> {
     }
 }
 
+/// Checks every task before it goes on to `sink`.
+#[derive(Debug)]
+pub struct Checked<'a, S, E> {
+    local: Local<'a, E>,
+    sink: &'a mut S,
+}
+
+impl<'a, S: TaskSink, E: Extents> Checked<'a, S, E> {
+    /// Begins a graph.
+    pub fn new(structure: &'a Structure<E>, sink: &'a mut S) -> Self {
+        Self { local: Local::new(structure), sink }
+    }
+
+    /// Ends the graph.
+    ///
+    /// # Errors
+    /// `VERIFY_PAIRING` when a notify is left set.
+    pub fn finish(self) -> Result<(), ErrorCode> {
+        self.local.finish()
+    }
+}
+
 impl<S: TaskSink, E: Extents> TaskSink for Checked<'_, S, E> {
     #[inline(always)]
     fn caps(&self, peer: Rank) -> Caps {
@@ -68,13 +104,7 @@ impl<S: TaskSink, E: Extents> TaskSink for Checked<'_, S, E> {
 
     #[inline(always)]
     fn task(&mut self, thread: ThreadId, task: &Task) -> Result<(), ErrorCode> {
-        self.structure.check(thread, task).map_err(Obligation::code)?;
-        match *task {
-            Task::ThreadRecord { thread: waiter, index } => self.flip(waiter, index, true),
-            Task::ThreadWait { index } => self.flip(thread, index, false),
-            _ => Ok(()),
-        }
-        .map_err(Obligation::code)?;
+        self.local.check(thread, task).map_err(Obligation::code)?;
         self.sink.task(thread, task)
     }
 
@@ -86,8 +116,8 @@ impl<S: TaskSink, E: Extents> TaskSink for Checked<'_, S, E> {
         parts: impl Iterator<Item = Part>,
     ) -> Result<(), ErrorCode> {
         let signal = Task::ChannelRecord { peer: batch.peer, notify: batch.then };
-        let mut checked = self.structure.check(thread, &signal);
-        let structure = self.structure;
+        let structure = self.local.structure;
+        let mut checked = structure.check(thread, &signal);
         let parts = parts.inspect(|part| {
             if part.len > 0 && checked.is_ok() {
                 checked = structure.check(thread, &batch.task(*part, None));

@@ -1,6 +1,7 @@
 //! The graph verifier: proves the task graphs of a collective right before they run.
 //!
-//! Two parts. [`Checked`] looks at one task at a time, needs no heap, and is what a kernel puts before its recorder.
+//! Two parts. [`Local`] looks at one task at a time and needs no heap: what a kernel holds against every task, most
+//! often as the sink [`Checked`] before its recorder.
 //! With the feature `std`, `verify` takes the tasks of all ranks and what the operation must do (a `Goal`), and
 //! proves, for every schedule at once: no race, no deadlock, no notify set twice, no byte read that nothing wrote,
 //! every output byte the right reduction of the right inputs in the documented order, and that the next operation may
@@ -18,7 +19,7 @@ mod checked;
 mod obligation;
 mod structure;
 
-pub use checked::Checked;
+pub use checked::{Checked, Local};
 pub use obligation::Obligation;
 pub use structure::{Extents, Lengths, Structure};
 

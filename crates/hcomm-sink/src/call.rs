@@ -93,6 +93,20 @@ pub enum Call<'a> {
         /// Seconds.
         timeout: u32,
     },
+    /// `HcommChannelFenceOnThread`: later tasks of the channel come behind the earlier ones.
+    ChannelFence {
+        /// On this thread.
+        thread: ThreadHandle,
+        /// Of this channel.
+        channel: ChannelHandle,
+    },
+    /// `HcommChannelDrainOnThread`: later tasks of the thread come behind the earlier ones of the channel.
+    ChannelDrain {
+        /// On this thread.
+        thread: ThreadHandle,
+        /// Of this channel.
+        channel: ChannelHandle,
+    },
     /// `HcommBatchModeStart`; an empty tag is a temporary batch.
     BatchStart(&'a CStr),
     /// `HcommBatchModeEnd`.
@@ -126,7 +140,7 @@ pub enum Call<'a> {
 }
 
 impl Call<'_> {
-    /// Returns the number by which errors name this call (`docs/wire-format.md` section 10).
+    /// Returns the number by which errors name this call (`docs/wire-format.md` section 11).
     #[must_use]
     pub const fn number(&self) -> u8 {
         match self {
@@ -150,6 +164,8 @@ impl Call<'_> {
             Self::CacheEnd(_) => 19,
             Self::CacheExecute { .. } => 20,
             Self::CacheClear(_) => 21,
+            Self::ChannelFence { .. } => 22,
+            Self::ChannelDrain { .. } => 23,
         }
     }
 }

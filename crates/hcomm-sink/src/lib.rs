@@ -26,7 +26,7 @@ pub use call::{Call, ChannelHandle, DataPlane, ThreadHandle, Transfer};
 pub use linked::Linked;
 pub use result::{Failure, code_of};
 pub use session::Session;
-pub use sink::{CallSink, Handles, LaunchTime};
+pub use sink::{CallSink, Handles, LaunchTime, Tally, Traits};
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! The data plane that this program is linked with.
 //!
-//! Sixteen calls are ordinary undefined symbols: a loader refuses the object where the process has them not. The five
-//! of the task cache are weak: where the process has no such symbol its address is null, which is looked at before the
-//! call. Addresses of weak symbols are read from the global offset table by an instruction, because the language has
+//! Sixteen calls are ordinary undefined symbols: a loader refuses the object where the process has them not. Fence and
+//! drain of a channel and the five of the task cache are weak: where the process has no such symbol its address is null,
+//! which is looked at before the call. Addresses of weak symbols are read from the global offset table by an instruction, because the language has
 //! no weak declarations.
 
 // UNSAFETY: calls of C functions that get numbers and pointers to strings, and keep neither.
@@ -13,7 +13,7 @@ use core::ffi::{CStr, c_char};
 use vendor_abi::hcomm;
 use wire::{DeviceAddr, Reduction};
 
-use crate::call::{Call, DataPlane, Transfer};
+use crate::call::{Call, ChannelHandle, DataPlane, ThreadHandle, Transfer};
 
 /// The library that the loader bound this program to.
 #[derive(Debug, Default)]
@@ -33,6 +33,7 @@ impl Linked {
 
 type Tagged = unsafe extern "C" fn(*const c_char) -> i32;
 type Buffers = unsafe extern "C" fn(*const c_char, *const u64, *const u64, u32) -> i32;
+type OnChannel = unsafe extern "C" fn(u64, u64) -> i32;
 type Lookup = unsafe extern "C" fn(*const c_char, *mut u32) -> i32;
 
 /// Returns the address of a weak symbol, 0 where the process has none.
@@ -69,6 +70,14 @@ macro_rules! weak {
 }
 
 #[inline]
+fn fence_address() -> usize {
+    weak!("HcommChannelFenceOnThread")
+}
+#[inline]
+fn drain_address() -> usize {
+    weak!("HcommChannelDrainOnThread")
+}
+#[inline]
 fn lookup_address() -> usize {
     weak!("HcommAicpuTsTaskCacheLookup")
 }
@@ -87,6 +96,17 @@ fn execute_address() -> usize {
 #[inline]
 fn clear_address() -> usize {
     weak!("HcommAicpuTsTaskCacheClear")
+}
+
+/// Calls a function of a channel, if there is such a function.
+fn on_channel(address: usize, thread: ThreadHandle, channel: ChannelHandle) -> i32 {
+    if address == 0 {
+        return hcomm::HCOMM_E_NOT_SUPPORT.cast_signed();
+    }
+    // SAFETY: not null, so it is the address of the function that has this type (`Linked::new`).
+    let function = unsafe { core::mem::transmute::<usize, OnChannel>(address) };
+    // SAFETY: as declared; it is given numbers.
+    unsafe { function(thread.0, channel.0) }
 }
 
 /// Calls a function of one tag, if there is such a function.
@@ -204,6 +224,8 @@ impl DataPlane for Linked {
             Call::CacheEnd(tag) => tagged(end_address(), tag),
             Call::CacheExecute { tag, addrs, sizes } => buffers(execute_address(), tag, addrs, sizes),
             Call::CacheClear(tag) => tagged(clear_address(), tag),
+            Call::ChannelFence { thread, channel } => on_channel(fence_address(), thread, channel),
+            Call::ChannelDrain { thread, channel } => on_channel(drain_address(), thread, channel),
         }
     }
 

@@ -8,7 +8,7 @@ use wire::ErrorCode;
 pub struct Failure {
     /// What it means.
     pub code: ErrorCode,
-    /// Result code, number of the call, thread and task, from the low bits on (`docs/wire-format.md` section 10).
+    /// Result code, number of the call, thread and task, from the low bits on (`docs/wire-format.md` section 11).
     pub detail: u64,
 }
 

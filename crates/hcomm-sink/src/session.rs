@@ -49,6 +49,8 @@ impl<'a, P: DataPlane> Session<'a, P> {
         self.plane
     }
 
+    // Always inlined: a call whose kind is known becomes the C call alone.
+    #[inline(always)]
     fn call(&mut self, call: &Call<'_>) -> Result<(), Failure> {
         match self.plane.call(call) {
             0 => Ok(()),

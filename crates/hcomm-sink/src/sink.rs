@@ -1,6 +1,7 @@
 //! The sink: one call for each task.
 
 use task_graph::{Bindings, Caps, ChannelNotify, Rank, RegionId, Resources, Span, Task, TaskSink, ThreadId};
+use wire::npu::Protocol;
 use wire::{DeviceAddr, ErrorCode, Phase, Reduction};
 
 use crate::call::{Call, ChannelHandle, DataPlane, ThreadHandle, Transfer};
@@ -26,6 +27,28 @@ pub struct LaunchTime {
     pub start: u32,
     /// The host thread's notify to record at the end.
     pub done: u32,
+    /// Main thread of the operation behind this one, and its notify to record.
+    pub next: Option<(ThreadHandle, u32)>,
+}
+
+/// What a launch has made so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Tasks.
+    pub tasks: u32,
+    /// Most steps of a chunk.
+    pub steps: u16,
+    /// Calls made for tasks: copies, reductions, transfers to and from peers, signals.
+    pub kinds: [u32; 4],
+}
+
+/// What the data plane is like, beyond what the context says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// Its local reduction takes types and reductions that the copy engine does not do.
+    pub reduces_all: bool,
+    /// A queue pair may let a notify overtake the transfers before it, and a thread its reads: a fence goes between.
+    pub needs_fences: bool,
 }
 
 /// Makes the calls of one rank's tasks.
@@ -36,38 +59,37 @@ pub struct CallSink<'a, P, B> {
     bindings: &'a B,
     handles: Handles<'a>,
     launch: LaunchTime,
-    reduces_all: bool,
-    tasks: u32,
-    steps: u16,
-    kinds: [u32; 4],
+    traits: Traits,
+    tally: Tally,
+    /// Channels with transfers that no fence is behind yet, bit per channel.
+    unfenced: u128,
     failure: Option<Failure>,
 }
 
 impl<'a, P: DataPlane, B: Bindings> CallSink<'a, P, B> {
-    /// Makes a sink over a data plane. `reduces_all` says that its local reduction takes types and reductions that the
-    /// copy engine of `resources` does not do.
+    /// Makes a sink over a data plane.
     pub fn new(
         plane: &'a mut P,
         resources: Resources<'a>,
         bindings: &'a B,
         handles: Handles<'a>,
         launch: LaunchTime,
-        reduces_all: bool,
+        traits: Traits,
     ) -> Self {
-        let (tasks, steps, kinds, failure) = (0, 0, [0; 4], None);
-        Self { plane, resources, bindings, handles, launch, reduces_all, tasks, steps, kinds, failure }
+        let (tally, unfenced, failure) = (Tally::default(), 0, None);
+        Self { plane, resources, bindings, handles, launch, traits, tally, unfenced, failure }
     }
 
-    /// Returns the calls made for tasks: copies, reductions, transfers to and from peers, signals.
+    /// Goes on counting where an earlier operation of the same launch ended.
     #[must_use]
-    pub fn kinds(&self) -> [u32; 4] {
-        self.kinds
+    pub fn counting_on(self, tally: Tally) -> Self {
+        Self { tally, ..self }
     }
 
-    /// Returns the most steps of a chunk.
+    /// Returns what has been made.
     #[must_use]
-    pub fn steps(&self) -> u16 {
-        self.steps
+    pub fn tally(&self) -> Tally {
+        self.tally
     }
 
     /// Returns the data plane, for calls that belong to no task.
@@ -80,10 +102,7 @@ impl<'a, P: DataPlane, B: Bindings> CallSink<'a, P, B> {
     /// # Errors
     /// What it failed with; [`failure`](Self::failure) then says more.
     pub fn control(&mut self, call: &Call<'_>) -> Result<(), ErrorCode> {
-        match self.plane.call(call) {
-            0 => Ok(()),
-            result => Err(self.fail(result, call.number(), ThreadId::MAIN)),
-        }
+        self.make(ThreadId::MAIN, call)
     }
 
     /// Returns the call that failed, once [`task`](TaskSink::task) has returned its code.
@@ -92,20 +111,19 @@ impl<'a, P: DataPlane, B: Bindings> CallSink<'a, P, B> {
         self.failure
     }
 
-    #[inline]
-    fn call(&mut self, thread: ThreadId, call: &Call<'_>) -> Result<(), ErrorCode> {
+    // Always inlined, as `DataPlane::call`: where a call is made its kind is known.
+    #[inline(always)]
+    fn make(&mut self, thread: ThreadId, call: &Call<'_>) -> Result<(), ErrorCode> {
         match self.plane.call(call) {
-            0 => {
-                self.count(call);
-                Ok(())
-            }
+            0 => Ok(()),
             result => Err(self.fail(result, call.number(), thread)),
         }
     }
 
-    #[inline]
-    fn count(&mut self, call: &Call<'_>) {
-        let [copies, reduces, transfers, signals] = &mut self.kinds;
+    #[inline(always)]
+    fn call(&mut self, thread: ThreadId, call: &Call<'_>) -> Result<(), ErrorCode> {
+        self.make(thread, call)?;
+        let [copies, reduces, transfers, signals] = &mut self.tally.kinds;
         let kind = match call {
             Call::Local { transfer: Transfer { reduction: None, .. }, .. } => copies,
             Call::Local { .. } => reduces,
@@ -113,11 +131,12 @@ impl<'a, P: DataPlane, B: Bindings> CallSink<'a, P, B> {
             _ => signals,
         };
         *kind = kind.saturating_add(1);
+        Ok(())
     }
 
     #[cold]
     fn fail(&mut self, result: i32, call: u8, thread: ThreadId) -> ErrorCode {
-        let failure = Failure::new(result, call, thread.0, self.tasks);
+        let failure = Failure::new(result, call, thread.0, self.tally.tasks);
         self.failure = Some(failure);
         failure.code
     }
@@ -128,13 +147,26 @@ impl<'a, P: DataPlane, B: Bindings> CallSink<'a, P, B> {
         handle.map(|handle| ThreadHandle(*handle)).ok_or(ErrorCode::PLAN_INTERNAL)
     }
 
-    /// The channel to a peer, and the longest transfer it takes.
     #[inline]
-    fn channel(&self, peer: Rank) -> Result<(ChannelHandle, u64), ErrorCode> {
+    fn channel(&self, peer: Rank) -> Result<Channel, ErrorCode> {
         let (entry, queue) = self.resources.channel(peer)?;
         let index = usize::from(queue.0).checked_sub(self.handles.threads.len());
-        let handle = index.and_then(|index| self.handles.channels.get(index));
-        Ok((ChannelHandle(*handle.ok_or(ErrorCode::PLAN_INTERNAL)?), entry.max_len))
+        let index = index.ok_or(ErrorCode::PLAN_INTERNAL)?;
+        let handle = *self.handles.channels.get(index).ok_or(ErrorCode::PLAN_INTERNAL)?;
+        let fenced = self.traits.needs_fences && entry.protocol != Protocol::Hccs as u8;
+        // An index that has no bit has no handle: a communicator has at most 128 ranks.
+        let bit = if fenced { 1_u128.wrapping_shl(u32::try_from(index).unwrap_or(0)) } else { 0 };
+        Ok(Channel { handle: ChannelHandle(handle), most: entry.max_len, bit })
+    }
+
+    /// Lets what follows on a channel come behind the transfers before it.
+    #[inline]
+    fn fence(&mut self, on: ThreadId, channel: &Channel) -> Result<(), ErrorCode> {
+        if self.unfenced & channel.bit == 0 {
+            return Ok(());
+        }
+        self.unfenced &= !channel.bit;
+        self.make(on, &Call::ChannelFence { thread: self.thread(on)?, channel: channel.handle })
     }
 
     #[inline]
@@ -178,7 +210,7 @@ impl<'a, P: DataPlane, B: Bindings> CallSink<'a, P, B> {
         reduction: Option<Reduction>,
     ) -> Result<(), ErrorCode> {
         let thread = self.thread(on)?;
-        if reduction.is_some_and(|how| !self.reduces_all && !self.resources.sdma_reduces(how)) {
+        if reduction.is_some_and(|how| !self.traits.reduces_all && !self.resources.sdma_reduces(how)) {
             return Err(ErrorCode::PLANE_REDUCE);
         }
         let most = self.resources.sdma_max_len();
@@ -207,7 +239,7 @@ impl<P: DataPlane, B: Bindings> TaskSink for CallSink<'_, P, B> {
 
     fn mark(&mut self, phase: Phase, step: u16) {
         if phase == Phase::Run {
-            self.steps = self.steps.max(step.saturating_add(1));
+            self.tally.steps = self.tally.steps.max(step.saturating_add(1));
         }
     }
 
@@ -218,19 +250,29 @@ impl<P: DataPlane, B: Bindings> TaskSink for CallSink<'_, P, B> {
             Task::LocalReduce { dst, src, reduction } => self.local(on, (dst, src), Some(reduction))?,
             Task::Write { peer, dst, src, reduction, notify } => {
                 check_peer(dst.region, peer)?;
-                let (thread, (channel, most)) = (self.thread(on)?, self.channel(peer)?);
-                self.pieces((dst, src), most, reduction, |sink, transfer, last| {
+                let (thread, channel) = (self.thread(on)?, self.channel(peer)?);
+                self.pieces((dst, src), channel.most, reduction, |sink, transfer, last| {
                     // Only the last piece says that the data has landed.
                     let notify = notify.filter(|_| last).map(index_of);
-                    sink.call(on, &Call::Write { thread, channel, transfer, notify })
+                    if notify.is_some() {
+                        sink.fence(on, &channel)?;
+                    } else {
+                        sink.unfenced |= channel.bit;
+                    }
+                    sink.call(on, &Call::Write { thread, channel: channel.handle, transfer, notify })
                 })?;
             }
             Task::Read { peer, dst, src, reduction } => {
                 check_peer(src.region, peer)?;
-                let (thread, (channel, most)) = (self.thread(on)?, self.channel(peer)?);
-                self.pieces((dst, src), most, reduction, |sink, transfer, _| {
-                    sink.call(on, &Call::Read { thread, channel, transfer })
+                let (thread, channel) = (self.thread(on)?, self.channel(peer)?);
+                self.pieces((dst, src), channel.most, reduction, |sink, transfer, _| {
+                    sink.call(on, &Call::Read { thread, channel: channel.handle, transfer })
                 })?;
+                if channel.bit != 0 {
+                    // What comes next on this thread may look at what was read.
+                    self.unfenced &= !channel.bit;
+                    self.make(on, &Call::ChannelDrain { thread, channel: channel.handle })?;
+                }
             }
             Task::ThreadRecord { thread: waiter, index } => {
                 self.resources.thread_notify(waiter, index)?;
@@ -241,11 +283,13 @@ impl<P: DataPlane, B: Bindings> TaskSink for CallSink<'_, P, B> {
                 self.thread_wait(on, u32::from(index))?;
             }
             Task::ChannelRecord { peer, notify } => {
-                let (thread, (channel, _)) = (self.thread(on)?, self.channel(peer)?);
-                self.call(on, &Call::ChannelRecord { thread, channel, index: index_of(notify) })?;
+                let (thread, channel) = (self.thread(on)?, self.channel(peer)?);
+                self.fence(on, &channel)?;
+                let (channel, index) = (channel.handle, index_of(notify));
+                self.call(on, &Call::ChannelRecord { thread, channel, index })?;
             }
             Task::ChannelWait { peer, notify } => {
-                let (thread, (channel, _)) = (self.thread(on)?, self.channel(peer)?);
+                let (thread, channel) = (self.thread(on)?, self.channel(peer)?.handle);
                 let (index, timeout) = (index_of(notify), self.launch.timeout);
                 self.call(on, &Call::ChannelWait { thread, channel, index, timeout })?;
             }
@@ -253,12 +297,24 @@ impl<P: DataPlane, B: Bindings> TaskSink for CallSink<'_, P, B> {
             Task::RecordDone => {
                 self.thread_record(on, ThreadHandle(self.handles.host), self.launch.done)?;
             }
-            // Programs are not launched over the data plane.
-            Task::RecordNext => return Err(ErrorCode::PLAN_INTERNAL),
+            Task::RecordNext => {
+                let (waiter, index) = self.launch.next.ok_or(ErrorCode::PLAN_INTERNAL)?;
+                self.thread_record(on, waiter, index)?;
+            }
         }
-        self.tasks = self.tasks.saturating_add(1);
+        self.tally.tasks = self.tally.tasks.saturating_add(1);
         Ok(())
     }
+}
+
+/// A channel of the data plane.
+#[derive(Clone, Copy)]
+struct Channel {
+    handle: ChannelHandle,
+    /// Longest transfer it takes, bytes.
+    most: u64,
+    /// Its bit among the unfenced ones; 0 where it keeps the order by itself.
+    bit: u128,
 }
 
 /// The channel notify's number at the data plane.

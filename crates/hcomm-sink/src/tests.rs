@@ -130,6 +130,8 @@ fn calls_have_the_documented_numbers() {
         (Call::Release(c""), "ReleaseComm"),
         (Call::CacheStart { tag: c"", addrs: &[DeviceAddr(0); 2], sizes: &[0; 2] }, "AicpuTsTaskCacheStart"),
         (Call::CacheEnd(c""), "AicpuTsTaskCacheEnd"),
+        (Call::ChannelFence { thread, channel }, "ChannelFenceOnThread"),
+        (Call::ChannelDrain { thread, channel }, "ChannelDrainOnThread"),
     ] {
         let at = cells.iter().position(|cell| cell == name).unwrap_or_else(|| panic!("no {name}: {cells:?}"));
         assert_eq!(cells[at - 1], format!("{}", call.number()), "{name}");
@@ -176,7 +178,9 @@ fn types_reductions_and_protocols_have_the_numbers_of_the_header() {
 #[test]
 fn the_param_of_the_header_is_that_of_the_wire() {
     use core::mem::offset_of;
-    use vendor_abi::param::{AICPU_TS_PARAM_MAGIC, AICPU_TS_PARAM_REDUCES_ALL, AicpuTsParam as Theirs};
+    use vendor_abi::param::{
+        AICPU_TS_PARAM_FENCES, AICPU_TS_PARAM_MAGIC, AICPU_TS_PARAM_REDUCES_ALL, AicpuTsParam as Theirs,
+    };
     use wire::param::KernelParam as Ours;
     macro_rules! same {
         ($($field:ident)+) => { $(assert_eq!(offset_of!(Ours, $field), offset_of!(Theirs, $field), stringify!($field));)+ };
@@ -186,5 +190,7 @@ fn the_param_of_the_header_is_that_of_the_wire() {
         flags acquire_ms comm reserved
     }
     assert_eq!(size_of::<Ours>(), size_of::<Theirs>());
-    assert_eq!((Ours::MAGIC, Ours::REDUCES_ALL), (AICPU_TS_PARAM_MAGIC, AICPU_TS_PARAM_REDUCES_ALL));
+    assert_eq!(Ours::MAGIC, AICPU_TS_PARAM_MAGIC);
+    let flags = [AICPU_TS_PARAM_REDUCES_ALL, AICPU_TS_PARAM_FENCES];
+    assert_eq!([Ours::REDUCES_ALL, Ours::FENCES], flags);
 }

@@ -2,6 +2,7 @@
 
 pub const AICPU_TS_PARAM_MAGIC: u32 = 1347638337;
 pub const AICPU_TS_PARAM_REDUCES_ALL: u32 = 1;
+pub const AICPU_TS_PARAM_FENCES: u32 = 2;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct AicpuTsParam {

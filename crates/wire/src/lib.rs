@@ -40,7 +40,7 @@ pub use trace::{Phase, Recorded, Signature, TraceEvent, TraceKind};
 pub use wqe::{WorkRequest, Wqe};
 
 /// Version of everything in this crate; host, kernel and device refuse each other when the major part differs.
-pub const ABI_MAJOR: u16 = 1;
+pub const ABI_MAJOR: u16 = if cfg!(aicpu_test_next_abi) { 2 } else { 1 };
 /// Minor version: fields added where reserved ones were.
 pub const ABI_MINOR: u16 = 0;
 

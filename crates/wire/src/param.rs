@@ -43,7 +43,7 @@ pub struct KernelParam {
     pub mapped: u64,
     /// Its bytes.
     pub memory_len: u64,
-    /// [`KernelParam::REDUCES_ALL`]; the other bits are zero.
+    /// [`KernelParam::REDUCES_ALL`], [`KernelParam::FENCES`]; the other bits are zero.
     pub flags: u32,
     /// How long to wait for the communicator while it is in use, milliseconds.
     pub acquire_ms: u32,
@@ -74,6 +74,8 @@ pub struct Param<'a> {
     pub host_thread: u64,
     /// Whether a local reduction may be of any type: without it only what the context says the copy engine can do.
     pub reduces_all: bool,
+    /// Whether queue pairs keep transfers, notifies and what reads them in order only where a fence says so.
+    pub fences: bool,
     /// How long to wait for the communicator, milliseconds.
     pub acquire_ms: u32,
     /// Name of the communicator.
@@ -85,6 +87,8 @@ impl KernelParam {
     pub const MAGIC: u32 = u32::from_le_bytes(*b"ATSP");
     /// Flag: the data plane's local reduction takes every data type and reduction.
     pub const REDUCES_ALL: u32 = 1;
+    /// Flag: on queue pairs a notify may overtake the transfers before it, and a thread its own reads.
+    pub const FENCES: u32 = 2;
 
     /// Checks the fields.
     ///
@@ -101,7 +105,7 @@ impl KernelParam {
         let field = ErrorCode::PARAM_FIELD;
         let comm = CStr::from_bytes_until_nul(&self.comm).map_err(|_| field)?;
         let legal = usize::from(self.size) == size_of::<Self>()
-            && self.flags & !Self::REDUCES_ALL == 0
+            && self.flags & !(Self::REDUCES_ALL | Self::FENCES) == 0
             && self.reserved == [0; 5]
             && self.thread_count > 0
             && (self.channel_count == 0 || self.channels.0 != 0)
@@ -115,6 +119,7 @@ impl KernelParam {
             channels: (self.channels, self.channel_count),
             host_thread: self.host_thread,
             reduces_all: self.flags & Self::REDUCES_ALL != 0,
+            fences: self.flags & Self::FENCES != 0,
             acquire_ms: self.acquire_ms,
             comm,
         })

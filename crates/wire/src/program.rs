@@ -272,6 +272,19 @@ pub struct Replay {
 }
 
 impl Replay {
+    /// A replay of nothing, all of whose bytes are zero: what memory for one begins as.
+    pub const NONE: Self = Self {
+        sequence: 0,
+        instance: [0; 2],
+        epoch: 0,
+        cache: CacheMode::On,
+        program: (DeviceAddr(0), 0),
+        bindings: (DeviceAddr(0), 0),
+        start_notify: 0,
+        done_notify: 0,
+        timeout_ms: 0,
+    };
+
     /// Returns the launch arguments of this replay, sealed.
     #[must_use]
     pub fn args(&self) -> LaunchArgs {

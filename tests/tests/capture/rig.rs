@@ -8,7 +8,7 @@ use host_launcher::buffer::SharedBuffer;
 use host_launcher::cluster::Cluster;
 use host_launcher::communicator::{Communicator, Completed, Config, Operation, Program, Slot};
 use host_launcher::{Result, oracle, payload};
-use wire::launch::{Algorithm, OpKind, Staging};
+use wire::launch::{Algorithm, CacheOutcome, OpKind, Staging};
 use wire::npu::LAUNCH_TAIL;
 use wire::{DataType, ReduceOp};
 
@@ -157,4 +157,28 @@ impl<'c> Rig<'c> {
         self.comm.destroy().unwrap();
         buffers.into_iter().for_each(|buffer| buffer.free(self.cluster).unwrap());
     }
+}
+
+/// Three sets of buffers of 1 KiB elements per rank take turns, each slot at its own pace.
+pub(crate) fn rotate(cluster: &Cluster, steps: &[Step], slots: usize, replays: u64, bytes: u64) {
+    let free = cluster.npu(0).free_bytes();
+    let mut rig = Rig::new(cluster, config());
+    let sets: Vec<Vec<SharedBuffer>> =
+        (0..3).map(|_| (0..slots).map(|_| SharedBuffer::new(cluster, bytes).unwrap()).collect()).collect();
+    let program = rig.capture(steps).unwrap();
+    for replay in 0..replays {
+        let set = |slot: usize| (usize::try_from(replay).unwrap() * (slot + 1)) % sets.len();
+        let bound: Vec<_> = (0..slots).map(|slot| &sets[set(slot)][slot]).collect();
+        let completed = rig.replay(replay, &program, steps, &bound);
+        if replay > 0 && steps.iter().all(|step| step.operation.chunk == 0) {
+            let hit = CacheOutcome::Hit as u8;
+            assert!(
+                completed.iter().all(|answer| answer.status.cache == hit),
+                "replay {replay}: {completed:?}"
+            );
+        }
+    }
+    rig.comm.free_program(&program).unwrap();
+    rig.finish(sets.into_iter().flatten());
+    assert_eq!(cluster.npu(0).free_bytes(), free, "everything is given back");
 }

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use aicpu_tests::variants::algorithms;
 use wire::launch::{Algorithm, CacheMode, CacheOutcome, OpKind, Staging};
 use wire::npu::Protocol;
+use wire::param::KernelParam;
 use wire::{DataType, ErrorCode};
 
 use crate::plane::{self, text};
@@ -264,4 +265,16 @@ fn a_replay_that_fails_and_a_task_that_fails_while_recording() {
         ["lookup", "start", "end", "clear"],
         "no half recording"
     );
+}
+
+#[test]
+fn a_library_without_fences_says_so_where_they_are_needed() {
+    let Some(kernel) = Loaded::kernel() else { return };
+    let case = Case::new(OpKind::AllReduce, Algorithm::Ring, 4);
+    let mut rig = Rig::new(Case { protocol: Protocol::Roce, ..case });
+    rig.param.flags |= KernelParam::FENCES;
+    let (status, lines) = rig.launch(&kernel);
+    assert_eq!(ErrorCode(status.code), ErrorCode::PLANE_UNSUPPORTED);
+    assert_eq!(status.detail & 0xffff, 5 | 22 << 8, "the fence");
+    assert_eq!(lines.last().map(String::as_str), Some("release \"group\""));
 }

@@ -36,7 +36,7 @@ pub(crate) fn with<R>(action: impl FnOnce(&mut Plane) -> R) -> R {
 }
 
 impl Plane {
-    fn thread(&self, handle: u64) -> String {
+    pub(crate) fn thread(&self, handle: u64) -> String {
         match self.threads.iter().position(|known| *known == handle) {
             Some(index) => index.to_string(),
             None if handle == self.host => "host".to_owned(),
@@ -44,7 +44,7 @@ impl Plane {
         }
     }
 
-    fn peer(&self, handle: u64) -> String {
+    pub(crate) fn peer(&self, handle: u64) -> String {
         let known = self.channels.iter().find(|(known, _)| *known == handle);
         known.map_or_else(|| format!("unknown channel {handle:#x}"), |(_, peer)| peer.to_string())
     }

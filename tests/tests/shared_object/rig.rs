@@ -25,15 +25,15 @@ use crate::plane;
 pub(crate) type Entry = unsafe extern "C" fn(*const KernelParam) -> u32;
 
 /// Device address of the memory that host and kernel share: no pointer of this process.
-const MEMORY: u64 = 0x6100_0000_0000;
+pub(crate) const MEMORY: u64 = 0x6100_0000_0000;
 const BYTES: usize = 1 << 20;
 const ARGS: u64 = 0x0;
 const STATUS: u64 = 0x200;
-const THREADS: u64 = 0x1000;
-const CHANNELS: u64 = 0x2000;
-const PEERS: [u64; 2] = [0x3000, 0x5000];
-const VECTOR: u64 = 0x7000;
-const CONTEXT: u64 = 0x8000;
+pub(crate) const THREADS: u64 = 0x1000;
+pub(crate) const CHANNELS: u64 = 0x2000;
+pub(crate) const PEERS: [u64; 2] = [0x3000, 0x5000];
+pub(crate) const VECTOR: u64 = 0x7000;
+pub(crate) const CONTEXT: u64 = 0x8000;
 const SCRATCH: u64 = 0x7300_0000_0000;
 const HOST: u64 = 0xbeef_0001;
 /// Detail of a launch whose status was not written.
@@ -191,7 +191,7 @@ impl Case {
         Plan::new(&shape, &self.tables()).map_err(|error| error.code)
     }
 
-    fn start_index(&self) -> u32 {
+    pub(crate) fn start_index(&self) -> u32 {
         u32::from(self.needs().main_notifies)
     }
 }
@@ -204,6 +204,8 @@ pub(crate) struct Rig {
     pub(crate) param: KernelParam,
     /// Input and output of this launch, and of each peer.
     buffers: [u64; 2],
+    /// Number, at the plane, of the context's main thread.
+    pub(crate) first_thread: u16,
 }
 
 /// Every rig is a communicator of its own.
@@ -241,8 +243,14 @@ impl Rig {
             comm,
             reserved: [0; 5],
         };
-        let mut rig =
-            Self { case: case.clone(), memory, args: LaunchArgs::default(), param, buffers: [0; 2] };
+        let mut rig = Self {
+            case: case.clone(),
+            memory,
+            args: LaunchArgs::default(),
+            param,
+            buffers: [0; 2],
+            first_thread: 0,
+        };
         let context = rig.context(instance);
         rig.write(CONTEXT, &context);
         let threads: Vec<u64> = (0..u64::from(needs.threads)).map(|index| 0xa000 + 16 * index).collect();
@@ -378,6 +386,11 @@ impl Rig {
         self.memory.as_mut_bytes()[offset..][..bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Returns bytes of the memory.
+    pub(crate) fn bytes(&self, offset: u64, len: usize) -> &[u8] {
+        &self.memory.as_bytes()[usize::try_from(offset).expect("small")..][..len]
+    }
+
     /// Changes a byte of the context.
     pub(crate) fn damage_context(&mut self, offset: u64) {
         let at = usize::try_from(CONTEXT + offset).expect("small");
@@ -422,16 +435,20 @@ impl Rig {
 
     /// The calls that the case must make: what the template writes, task by task, within the session.
     pub(crate) fn expected(&self, timeout: u32) -> Vec<String> {
+        [self.prologue(timeout), self.tasks(timeout), epilogue()].concat()
+    }
+
+    /// The calls of the operation alone.
+    pub(crate) fn tasks(&self, timeout: u32) -> Vec<String> {
         let plan = self.case.plan().expect("a case with a plan");
         let mut collector = Collector::new(self.case.caps());
         for chunk in 0..plan.chunks() {
             plan.emit(chunk, &self.case.tables(), &mut collector).expect("a collector takes everything");
         }
-        let mut lines = self.prologue(timeout);
+        let mut lines = Vec::new();
         for Labelled { thread, task, .. } in &collector.tasks {
-            self.push(&mut lines, thread.0, task, timeout);
+            self.push(&mut lines, self.first_thread + thread.0, task, timeout);
         }
-        lines.extend(epilogue());
         lines
     }
 
@@ -479,7 +496,8 @@ impl Rig {
                 }
             }
             Task::ThreadRecord { thread: waiter, index } => {
-                lines.push(format!("record {thread} {} {index}", waiter.0));
+                let waiter = self.first_thread + waiter.0;
+                lines.push(format!("record {thread} {waiter} {index}"));
             }
             Task::ThreadWait { index } => lines.push(format!("wait {thread} {index} {timeout}")),
             Task::ChannelRecord { peer, notify } => {

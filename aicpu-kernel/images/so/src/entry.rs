@@ -3,12 +3,11 @@
 // UNSAFETY: the param is a pointer from C, and names memory by a number.
 #![expect(unsafe_code, reason = "the boundary to the runtime")]
 
-use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
 use hal::SharedMemory;
 use hcomm_sink::Linked;
-use platform_aarch64::Window;
+use platform_aarch64::{Window, memory_of, read_param};
 use wire::npu::Status;
 use wire::param::KernelParam;
 use wire::{DeviceAddr, ErrorCode, LaunchArgs};
@@ -20,11 +19,10 @@ use crate::slots::Slot;
 
 /// Serves the launch of an entry, whose frame is given.
 pub(crate) extern "C" fn serve(param: *const KernelParam, frame: usize) -> u32 {
-    if param.is_null() || !param.is_aligned() {
+    // SAFETY: the caller of the entry passes null or a param (`AicpuTsLaunch`).
+    let Some(param) = (unsafe { read_param(param) }) else {
         return u32::from(ErrorCode::PARAM_MAGIC.0);
-    }
-    // SAFETY: not null and aligned, so it is a param (`AicpuTsLaunch`). Any bytes are one. Copied once.
-    let param = unsafe { param.read_volatile() };
+    };
     let code = launch(&param, frame).unwrap_or_else(|code| {
         answer(&param, &Status { code: code.0, ..Status::default() });
         code
@@ -69,12 +67,7 @@ pub(crate) fn answer(param: &KernelParam, status: &Status) {
 
 /// The memory that the param names.
 fn window(param: &KernelParam) -> Option<Window> {
-    let mapped = usize::try_from(param.mapped).ok()?;
-    let len = usize::try_from(param.memory_len).ok()?;
-    mapped.checked_add(len)?;
-    param.memory.checked_add(param.memory_len)?;
-    let base = NonNull::new(core::ptr::with_exposed_provenance_mut::<u8>(mapped))?;
     // SAFETY: the caller of the entry says that this memory is mapped while the call lasts, and the window does not
     // outlive it. The kernel reads by atomic accesses, and writes only the answer.
-    unsafe { Window::plain(base, len, param.memory) }
+    unsafe { memory_of(param) }
 }

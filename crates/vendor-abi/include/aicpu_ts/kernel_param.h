@@ -1,5 +1,5 @@
 /* What a runtime hands to the entry of an aicpu-ts kernel: layout of our own, specified in docs/wire-format.md
- * section 10. Addresses in it are device addresses, but for `mapped`.
+ * section 11. Addresses in it are device addresses, but for `mapped`.
  */
 #ifndef AICPU_TS_KERNEL_PARAM_H
 #define AICPU_TS_KERNEL_PARAM_H
@@ -8,6 +8,7 @@
 
 #define AICPU_TS_PARAM_MAGIC 0x50535441u /* "ATSP" */
 #define AICPU_TS_PARAM_REDUCES_ALL 1u
+#define AICPU_TS_PARAM_FENCES 2u
 
 typedef struct {
     uint32_t magic;
