@@ -36,6 +36,9 @@ struct Object {
     flags: &'static str,
 }
 
+/// No tables for unwinding, and what the templates repeat is code once.
+const SMALL: &str = "-Cforce-unwind-tables=no -Cllvm-args=-enable-machine-outliner=always";
+
 const KERNEL: Object = Object {
     package: "aicpu-image-so",
     archive: "libaicpu_ts_kernel.a",
@@ -43,7 +46,7 @@ const KERNEL: Object = Object {
     file: "libaicpu_ts_kernel.so",
     map: "linker/so.map",
     variables: &[("AICPU_IMAGE", "1")],
-    flags: "-Cforce-unwind-tables=no",
+    flags: SMALL,
 };
 const DEFECT: Object = Object {
     file: "libaicpu_ts_defect.so",

@@ -18,15 +18,12 @@ pub unsafe fn read_param(param: *const KernelParam) -> Option<KernelParam> {
     if param.is_null() || !param.is_aligned() {
         return None;
     }
-    let mut copy = KernelParam::default();
-    let words = (&raw mut copy).cast::<u64>();
-    for index in 0..size_of::<KernelParam>() / size_of::<u64>() {
+    let mut words = [0_u64; size_of::<KernelParam>() / size_of::<u64>()];
+    for (index, word) in words.iter_mut().enumerate() {
         // SAFETY: a word of the param, aligned as the param is. Read once, whoever else may write it.
-        let word = unsafe { param.cast::<u64>().add(index).read_volatile() };
-        // SAFETY: the same word of the copy.
-        unsafe { words.add(index).write(word) };
+        *word = unsafe { param.cast::<u64>().wrapping_add(index).read_volatile() };
     }
-    Some(copy)
+    Some(zerocopy::transmute!(words))
 }
 
 /// Returns the memory that a param names; `None` where there can be none.

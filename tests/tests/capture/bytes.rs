@@ -8,7 +8,7 @@ use host_launcher::buffer::SharedBuffer;
 use host_launcher::cluster::Cluster;
 use host_launcher::communicator::{Operation, Slot};
 use host_launcher::traffic::Traffic;
-use wire::launch::{Algorithm, CacheOutcome, OpKind, Staging};
+use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp};
 
 use crate::rig::{Rig, Step, chain, config, operation, rotate, step};

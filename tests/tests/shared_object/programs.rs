@@ -92,7 +92,7 @@ impl Programmed {
                 DeviceAddr(if used.0 == 0 { 0 } else { MEMORY + block + offset })
             };
             let operand = |which: u32, len| ProgramOperand {
-                slot: 2 * index as u32 + which,
+                slot: 2 * u32::try_from(index).expect("few") + which,
                 reserved: 0,
                 offset: 0,
                 len,
