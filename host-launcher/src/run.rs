@@ -82,9 +82,13 @@ pub struct Summary {
     /// Median time the kernels spent expanding in the repetitions that expanded, all ranks, nanoseconds of the
     /// kernels' clocks.
     pub expand_ns: u64,
+    /// As much as 95 % of those repetitions took at most.
+    pub expand_p95_ns: u64,
     /// Median time the kernels spent binding, copying and announcing descriptors, all ranks, nanoseconds of the
     /// kernels' clocks.
     pub replay_ns: u64,
+    /// As much as 95 % of the repetitions took at most.
+    pub replay_p95_ns: u64,
     /// What ran the kernels.
     pub aicpu: &'static str,
 }
@@ -171,6 +175,11 @@ fn capture(comm: &mut Communicator<'_>, operation: &Operation, times: u32) -> Re
         capture.add(operation, Slot::whole(0), Slot::whole(1))?;
     }
     capture.end()
+}
+
+/// Returns the time that stands at so many hundredths of a sorted list; 0 of an empty one.
+fn at_percent(sorted: &[u64], hundredths: usize) -> u64 {
+    sorted.get(sorted.len() * hundredths / 100).copied().unwrap_or(0)
 }
 
 impl<'c> Run<'c> {
@@ -486,8 +495,10 @@ impl<'c> Run<'c> {
             cache_hits: hits,
             cache_misses: misses,
             cache_bypassed: bypassed,
-            expand_ns: expand.get(expand.len() / 2).copied().unwrap_or(0),
-            replay_ns: submit.get(middle).copied().unwrap_or(0),
+            expand_ns: at_percent(&expand, 50),
+            expand_p95_ns: at_percent(&expand, 95),
+            replay_ns: at_percent(&submit, 50),
+            replay_p95_ns: at_percent(&submit, 95),
             aicpu: self.cluster.aicpu(),
         })
     }

@@ -304,8 +304,8 @@ fn table(summary: &Summary) -> Table {
         (
             "measured here",
             format!(
-                "{} ns expanding, {} ns replaying, sum over the kernels",
-                summary.expand_ns, summary.replay_ns
+                "{} ns expanding (95 % within {}), {} ns replaying ({}), sum over the kernels",
+                summary.expand_ns, summary.expand_p95_ns, summary.replay_ns, summary.replay_p95_ns
             ),
         ),
         (

@@ -14,7 +14,7 @@ use host_launcher::settings::Settings;
 use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
 use serde_json::{Value, json};
-use task_cache::{Directory, Explanation, Limits, Reasons};
+use task_cache::{Directory, Explanation, Reasons, defaults};
 use templates::{Plan, PlanError, Shape};
 use wire::context::{ChannelEntry, ContextHeader};
 use wire::launch::{Algorithm, Buffer, Launch, Staging};
@@ -24,13 +24,11 @@ use crate::args::{CachePolicy, ExplainArgs, ThenArgs};
 use crate::output::Output;
 use crate::run::question;
 
-/// Recordings that are kept at once, as in a kernel.
-const KEPT: usize = 256;
-
 /// A cache that has seen some launches.
 struct Observer<'a> {
     selector: Selector<'a>,
-    directory: Box<Directory<(), KEPT>>,
+    /// As many entries as a kernel's.
+    directory: Box<Directory<(), { defaults::GRAPHS }>>,
     sizes: Sizes,
     header: ContextHeader,
     channels: Vec<ChannelEntry>,
@@ -77,8 +75,7 @@ pub(super) fn explain(
 impl<'a> Observer<'a> {
     fn new(policy: CachePolicy, topology: &'a Topology, settings: &Settings) -> Result<Self> {
         let mut directory = Box::new(Directory::new());
-        let (units, quota_slots) = (u64::from(u32::MAX), KEPT as u64);
-        directory.set_limits(Limits { units, quota_units: units, quota_slots, evict: true });
+        directory.set_limits(defaults::limits(u32::MAX.into(), defaults::GRAPHS));
         let header = ContextHeader {
             instance: [1, 1],
             epoch: 1,
