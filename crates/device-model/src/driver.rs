@@ -12,10 +12,11 @@ mod heap;
 mod index_set;
 mod leftover;
 mod tables;
+mod tokens;
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wire::npu::{self, Status};
@@ -29,6 +30,7 @@ use heap::Heap;
 use index_set::IndexSet;
 pub use leftover::{Leftover, Process};
 pub use tables::{Channel, Link, QueueId, Region};
+use tokens::Tokens;
 
 /// Byte that fresh memory is filled with, so that reading what nobody wrote shows.
 pub const POISON: u8 = 0xa5;
@@ -59,7 +61,8 @@ struct Books {
     heap: Heap,
     regions: IndexSet,
     tokens: HashMap<u32, u32>,
-    used_tokens: HashSet<u32>,
+    /// The tokens of each slot that was ever taken.
+    fresh_tokens: HashMap<u32, Tokens>,
     queues: IndexSet,
     rings: HashMap<QueueId, DeviceAddr>,
     channels: IndexSet,
@@ -100,7 +103,7 @@ impl Npu {
             heap: Heap::new(window.base().0 + npu::HEAP..window.base().0 + window.bytes()),
             regions: IndexSet::new(npu::MAX_REGIONS),
             tokens: HashMap::new(),
-            used_tokens: HashSet::new(),
+            fresh_tokens: HashMap::new(),
             queues: IndexSet::new(npu::MAX_QUEUES),
             rings: HashMap::new(),
             channels: IndexSet::new(npu::MAX_CHANNELS),

@@ -10,6 +10,7 @@ use wire::npu::{self, Access, ChannelSlot, Protocol, QueueKind, QueueSlot, Regio
 use wire::{DESCRIPTOR_BYTES, DeviceAddr};
 use zerocopy::transmute;
 
+use super::tokens::Tokens;
 use super::{Books, DriverError, Npu};
 
 /// Number of a queue: its slot.
@@ -62,14 +63,13 @@ impl Npu {
         self.offset(addr, len)?;
         let mut books = self.books();
         let slot = books.regions.take().ok_or(DriverError::RegionsFull { npu: self.npu })?;
-        let token = match self.fresh_token(&books, slot) {
+        let token = match self.fresh_token(&mut books, slot) {
             Ok(token) => token,
             Err(error) => {
                 books.regions.give_back(slot);
                 return Err(error);
             }
         };
-        books.used_tokens.insert(token);
         books.tokens.insert(token, slot);
         let at = npu::REGIONS + u64::from(slot) * size_of::<RegionSlot>() as u64;
         let generation = self.next_generation(at + offset_of!(RegionSlot, generation) as u64);
@@ -235,21 +235,10 @@ impl Npu {
     }
 
     /// Returns a random token that names `slot` and was never used.
-    fn fresh_token(&self, books: &Books, slot: u32) -> Result<u32, DriverError> {
-        const { assert!(npu::MAX_REGIONS <= 1 << 31) };
-        // CAST: asserted above.
-        #[expect(clippy::cast_possible_truncation, reason = "asserted above")]
-        let mask = (npu::MAX_REGIONS - 1) as u32;
-        loop {
-            let random = self.fabric.random().map_err(|error| DriverError::Random(error.to_string()))?;
-            // CAST: any 32 of the bits will do.
-            #[expect(clippy::cast_possible_truncation, reason = "any 32 of the bits will do")]
-            let random = random as u32;
-            let token = (random & !mask) | slot;
-            if random & !mask != 0 && !books.used_tokens.contains(&token) {
-                return Ok(token);
-            }
-        }
+    fn fresh_token(&self, books: &mut Books, slot: u32) -> Result<u32, DriverError> {
+        let random = self.fabric.random().map_err(|error| DriverError::Random(error.to_string()))?;
+        let tokens = books.fresh_tokens.entry(slot).or_insert_with(|| Tokens::new(slot, random));
+        tokens.next().ok_or(DriverError::RegionsFull { npu: self.npu })
     }
 
     /// Returns the generation after the one stored at `offset`; 0, which means "never taken", is passed over.
