@@ -1,6 +1,8 @@
 //! Whole lives of clusters under seeds: without faults every byte is right, and a seed is always the same life.
 
-use host_launcher::sim::{Limits, Scenario, Verdict, many, minimized, play};
+use core::time::Duration;
+
+use host_launcher::sim::{Limits, Scenario, Verdict, many, minimized, play, soak};
 
 #[test]
 fn without_faults_every_byte_is_right() {
@@ -40,4 +42,15 @@ fn a_scenario_that_is_right_is_made_as_small_as_it_gets() {
     let small = minimized(&scenario);
     assert_eq!(play(&small).verdict, Verdict::Right);
     assert_eq!((small.ranks, small.parts.len(), small.parts[0].operation.count), (2, 1, 1));
+}
+
+#[test]
+fn a_long_life_leaves_nothing_taken_and_wraps_its_counters() {
+    let done = soak(7, Duration::ZERO).unwrap();
+    assert!(done.operations >= 4_000 && done.reported >= 100 && done.communicators > 100, "{done:?}");
+    assert_eq!(done.left_taken, 0, "{done:?}");
+    assert!(done.wraps >= 100, "{done:?}");
+    // So few probes vary; `cargo xtask soak` has enough of them for 5 %.
+    let [first, last] = done.probe_ns;
+    assert!(first > 0 && last <= 2 * first, "{done:?}");
 }

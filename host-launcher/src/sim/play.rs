@@ -20,7 +20,7 @@ use crate::run::{Run, Setup, memory_for};
 use crate::topology::Topology;
 
 /// Upper bound of a communicator's scratch per rank, bytes.
-const SCRATCH: u64 = 64 << 10;
+pub(super) const SCRATCH: u64 = 64 << 10;
 /// How much later than its deadline a call may return: what its report takes to tell slow from stopped, and a step.
 const SLACK: Duration = Duration::from_millis(300);
 
@@ -110,7 +110,7 @@ fn usage(cluster: &Cluster) -> Vec<Usage> {
     (0..cluster.topology().ranks()).map(|rank| cluster.npu(rank).usage()).collect()
 }
 
-fn config(scenario: &Scenario, cache: CacheMode) -> Config {
+pub(super) fn config(scenario: &Scenario, cache: CacheMode) -> Config {
     Config {
         name: "sim".to_owned(),
         buffer_bytes: SCRATCH,
@@ -145,7 +145,7 @@ fn perform(cluster: &Cluster, scenario: &Scenario) -> Course {
 }
 
 /// Carries one part out and returns the communicator; after a failure it has been destroyed.
-fn carry_out<'c>(
+pub(super) fn carry_out<'c>(
     cluster: &'c Cluster,
     comm: Communicator<'c>,
     seed: u64,
