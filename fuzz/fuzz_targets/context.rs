@@ -4,9 +4,9 @@
 //! checks behind them are reached.
 #![no_main]
 
-use aicpu_wire::context::{Context, ContextHeader, HEADER_BYTES, MAGIC};
-use aicpu_wire::{ABI_MAJOR, ABI_MINOR};
 use libfuzzer_sys::fuzz_target;
+use wire::context::{Context, ContextHeader, HEADER_BYTES, MAGIC};
+use wire::{ABI_MAJOR, ABI_MINOR};
 use zerocopy::{FromBytes, IntoBytes};
 
 const CRC32C: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISCSI);

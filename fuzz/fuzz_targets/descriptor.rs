@@ -1,8 +1,8 @@
 //! Submission and work-queue entries: parsing never panics, and what parses emits to the same bytes.
 #![no_main]
 
-use aicpu_wire::{Command, Descriptor, WorkRequest};
 use libfuzzer_sys::fuzz_target;
+use wire::{Command, Descriptor, WorkRequest};
 use zerocopy::FromBytes;
 
 fuzz_target!(|data: &[u8]| {

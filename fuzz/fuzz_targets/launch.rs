@@ -3,10 +3,10 @@
 //! Each input is tried as it is and sealed.
 #![no_main]
 
-use aicpu_wire::LaunchArgs;
-use aicpu_wire::launch::Launch;
-use aicpu_wire::npu::{HOST_NOTIFIES, MAX_NOTIFIES};
 use libfuzzer_sys::fuzz_target;
+use wire::LaunchArgs;
+use wire::launch::Launch;
+use wire::npu::{HOST_NOTIFIES, MAX_NOTIFIES};
 use zerocopy::FromBytes;
 
 fn check(args: &LaunchArgs) {

@@ -222,7 +222,8 @@ fn compile_driver(machine: &Machine, to: &Path, flags: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn rustc_host() -> Result<String> {
+/// Returns the target of this host.
+pub(crate) fn rustc_host() -> Result<String> {
     let verbose = command::output(Command::new("rustc").current_dir(workspace::root()).arg("-vV"))?;
     let host = verbose.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).context("rustc -vV names no host")
