@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::{command, firmware, image, layers, qemu, setup, shared_object, size, test};
+use crate::{command, firmware, fuzz, image, layers, qemu, setup, shared_object, size, test, zoo};
 
 /// Runs every check.
 ///
@@ -50,6 +50,8 @@ pub(crate) fn run() -> Result<()> {
     checks.command("tests", &mut test::tests(image.as_deref(), objects.as_deref()));
     checks.command("constant hash", &mut test::one_bucket());
     checks.command("memory orderings", &mut test::models());
+    checks.task("fuzz targets", "cargo xtask fuzz", fuzz::check);
+    checks.task("planted defects", "cargo xtask zoo --sample", || zoo::run(&zoo::Options::sample()));
     checks.finish()
 }
 

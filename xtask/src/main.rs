@@ -9,16 +9,20 @@ mod ci;
 mod command;
 mod demo;
 mod firmware;
+mod fuzz;
 mod image;
 mod layers;
 mod mpi;
 mod qemu;
+mod sanitize;
 mod setup;
 mod shared_object;
 mod size;
+mod soak;
 mod test;
 mod toolchain;
 mod workspace;
+mod zoo;
 
 use std::process::ExitCode;
 
@@ -56,6 +60,14 @@ enum Task {
     Bench(bench::Options),
     /// Simulate lives of clusters by the thousand, with faults, and check what must be zero
     Campaign(campaign::Options),
+    /// Fuzz everything that reads bytes of another party
+    Fuzz(fuzz::Options),
+    /// Run tests of unsafe code and simulated lives under AddressSanitizer
+    Sanitize,
+    /// Live one long simulated life, and check that nothing leaks, grows or slows down
+    Soak(soak::Options),
+    /// Plant known defects, one at a time, and check that a test finds each
+    Zoo(zoo::Options),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +82,10 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Bench(options) => bench::run(&options),
         Task::Campaign(options) => campaign::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
+        Task::Sanitize => sanitize::run(),
+        Task::Soak(options) => soak::run(&options),
+        Task::Zoo(options) => zoo::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
