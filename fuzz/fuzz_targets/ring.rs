@@ -28,7 +28,7 @@ fn regions(npu: &Npu) -> Regions {
         let addr = npu.alloc(REGION as u64, 64).expect("room");
         Operand { addr, token: npu.register(addr, REGION as u64, access).expect("room").token }
     };
-    let operands = [Access::all(), Access::LOCAL_READ | Access::REMOTE_READ].map(register).to_vec();
+    let operands = [Access::all(), Access::READ | Access::PEER_READ].map(register).to_vec();
     Regions { operands, guard: npu.alloc(REGION as u64, 64).expect("room") }
 }
 
