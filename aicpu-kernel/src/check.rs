@@ -34,6 +34,6 @@ pub(crate) fn structure(plan: &Plan, tables: &Tables<'_>) -> Result<Structure<Le
         sub_notifies: plan.sub_notifies(),
         element,
         in_place: shape.in_place.then_some(places.map(bytes)),
-        extents: Lengths { own: lengths(extents.own), peer: lengths(extents.peer) },
+        extents: Lengths::new(lengths(extents.own), lengths(extents.peer)),
     })
 }

@@ -23,6 +23,7 @@ pub(crate) struct Layout<'a> {
     pub(crate) ranks: u32,
     /// Threads that have tasks, the same number at every rank.
     pub(crate) threads: u32,
+    signals_per_rank: usize,
     lists: Vec<Rc<Lists>>,
 }
 
@@ -43,8 +44,10 @@ impl<'a> Layout<'a> {
         let tasks = || operations.iter().flat_map(|operation| &operation.ranks);
         let threads = tasks().flat_map(|rank| &rank.tasks).map(|task| u32::from(task.thread.0) + 1).max();
         let ranks = operations.first().map_or(0, |operation| operation.goal.ranks);
-        let mut layout =
-            Self { machine, operations, ranks, threads: threads.unwrap_or(1), lists: Vec::new() };
+        let subs = usize::from(machine.threads.saturating_sub(1)) * usize::from(machine.sub_notifies);
+        let signals_per_rank = 3 * ranks as usize + usize::from(machine.main_notifies) + subs;
+        let threads = threads.unwrap_or(1);
+        let mut layout = Self { machine, operations, ranks, threads, signals_per_rank, lists: Vec::new() };
         for (index, operation) in operations.iter().enumerate() {
             let same = operations[..index].iter().position(|other| core::ptr::eq(*other, *operation));
             let lists = match same {
@@ -77,6 +80,11 @@ impl<'a> Layout<'a> {
         &lists.order[lists.starts[queue as usize]..lists.starts[queue as usize + 1]]
     }
 
+    /// The tasks of a rank, which lists count.
+    pub(crate) fn tasks(&self, operation: usize, rank: Rank) -> &'a [Labelled] {
+        &self.operations[operation].ranks[rank as usize].tasks
+    }
+
     #[inline]
     pub(crate) fn task(&self, operation: usize, rank: Rank, index: u32) -> &'a Labelled {
         &self.operations[operation].ranks[rank as usize].tasks[index as usize]
@@ -84,18 +92,12 @@ impl<'a> Layout<'a> {
 
     /// How many signals there are.
     pub(crate) fn signals(&self) -> usize {
-        self.signals_per_rank() * self.ranks as usize
-    }
-
-    fn signals_per_rank(&self) -> usize {
-        let machine = self.machine;
-        let subs = usize::from(machine.threads.saturating_sub(1)) * usize::from(machine.sub_notifies);
-        3 * self.ranks as usize + usize::from(machine.main_notifies) + subs
+        self.signals_per_rank * self.ranks as usize
     }
 
     #[inline]
     pub(crate) fn channel_signal(&self, owner: Rank, from: Rank, notify: ChannelNotify) -> usize {
-        owner as usize * self.signals_per_rank() + 3 * from as usize + notify as usize
+        owner as usize * self.signals_per_rank + 3 * from as usize + notify as usize
     }
 
     #[inline]
@@ -109,7 +111,7 @@ impl<'a> Layout<'a> {
                     + usize::from(index)
             }
         };
-        owner as usize * self.signals_per_rank() + 3 * self.ranks as usize + local
+        owner as usize * self.signals_per_rank + 3 * self.ranks as usize + local
     }
 
     /// Returns the signal a task of a queue waits for.

@@ -104,31 +104,31 @@ impl<'a> Pass<'a> {
         let (rank, thread) = layout.owner(queue);
         let Progress { mut operation, mut next, mut position } = self.progress[queue as usize];
         while operation < layout.operations.len() {
-            let list = layout.list(operation, queue);
-            let Some(index) = list.get(next) else {
-                if layout.is_main(queue) {
-                    position += 1;
-                    self.hand_over(operation, rank, Moment { queue, position })?;
+            let (tasks, list) = (layout.tasks(operation, rank), layout.list(operation, queue));
+            for index in &list[next..] {
+                let task = &tasks[*index as usize].task;
+                let moment = Moment { queue, position: position + 1 };
+                if let Some(signal) = layout.awaited(rank, thread, task) {
+                    if !self.take(signal, moment)? {
+                        self.progress[queue as usize] = Progress { operation, next, position };
+                        return Ok(());
+                    }
+                } else {
+                    if let Some(pair) = layout.pair_of(rank, task) {
+                        self.go_through(pair, (operation, *index), moment)?;
+                    }
+                    self.transfer(operation, rank, task, moment)?;
+                    if let Some(signal) = layout.set_by(rank, task) {
+                        self.set(signal, moment, ready)?;
+                    }
                 }
-                (operation, next) = (operation + 1, 0);
-                continue;
-            };
-            let task = &layout.task(operation, rank, *index).task;
-            let moment = Moment { queue, position: position + 1 };
-            if let Some(signal) = layout.awaited(rank, thread, task) {
-                if !self.take(signal, moment)? {
-                    break;
-                }
-            } else {
-                if let Some(pair) = layout.pair_of(rank, task) {
-                    self.go_through(pair, (operation, *index), moment)?;
-                }
-                self.transfer(operation, task, moment)?;
-                if let Some(signal) = layout.set_by(rank, task) {
-                    self.set(signal, moment, ready)?;
-                }
+                (next, position) = (next + 1, position + 1);
             }
-            (next, position) = (next + 1, position + 1);
+            if layout.is_main(queue) {
+                position += 1;
+                self.hand_over(operation, rank, Moment { queue, position })?;
+            }
+            (operation, next) = (operation + 1, 0);
         }
         self.progress[queue as usize] = Progress { operation, next, position };
         Ok(())
@@ -196,9 +196,8 @@ impl<'a> Pass<'a> {
 
     /// Moves or reduces what a task does.
     #[inline]
-    fn transfer(&mut self, operation: usize, task: &Task, moment: Moment) -> Result<(), Refuted> {
+    fn transfer(&mut self, operation: usize, rank: u32, task: &Task, moment: Moment) -> Result<(), Refuted> {
         let Some((dst, src, reduction)) = transfer(task) else { return Ok(()) };
-        let (rank, _) = self.layout.owner(moment.queue);
         let (into, from) = (self.layout.spot(operation, rank, dst), self.layout.spot(operation, rank, src));
         if is_input(dst.region) {
             let why = "an input is written".to_owned();

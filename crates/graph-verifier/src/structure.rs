@@ -16,21 +16,23 @@ pub trait Extents {
 /// The lengths of this rank's input, output and scratch, and of those of any peer, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lengths {
-    /// Of this rank.
-    pub own: [u64; 3],
-    /// Of a peer.
-    pub peer: [u64; 3],
+    /// By [`RegionId::class`].
+    classes: [u64; 8],
+}
+
+impl Lengths {
+    /// Makes them of this rank's own and a peer's.
+    #[must_use]
+    pub const fn new(own: [u64; 3], peer: [u64; 3]) -> Self {
+        let ([a, b, c], [d, e, f]) = (own, peer);
+        Self { classes: [a, b, c, 0, d, e, f, 0] }
+    }
 }
 
 impl Extents for Lengths {
     #[inline(always)]
     fn bytes(&self, region: RegionId) -> u64 {
-        let [input, output, scratch] = if region.peer().is_none() { self.own } else { self.peer };
-        match region.kind() {
-            RegionKind::Input => input,
-            RegionKind::Output => output,
-            RegionKind::Scratch => scratch,
-        }
+        self.classes.get(region.class() & 7).copied().unwrap_or(0)
     }
 }
 
@@ -65,23 +67,22 @@ impl<E: Extents> Structure<E> {
         if thread.0 >= self.threads {
             return Err(Obligation::Structure);
         }
+        // Several conditions to one branch: nearly always all of them hold.
         match *task {
             Task::LocalCopy { dst, src } | Task::LocalReduce { dst, src, .. } => {
-                self.own(dst)?;
-                self.own(src)?;
+                holds(dst.region.is_own() & src.region.is_own(), Obligation::Structure)?;
                 self.lengths(dst, src)?;
-                if self.overlap(dst, src) { Err(Obligation::Overlap) } else { Ok(()) }
+                holds(!self.overlap(dst, src), Obligation::Overlap)
             }
             Task::Write { peer, dst: remote, src: local, .. }
             | Task::Read { peer, dst: local, src: remote, .. } => {
-                self.peer(peer)?;
-                self.own(local)?;
-                if remote.region.peer() != Some(peer) {
-                    return Err(Obligation::Structure);
-                }
+                let sides = local.region.is_own() & remote.region.is_of(peer);
+                holds(self.is_peer(peer) & sides, Obligation::Structure)?;
                 self.lengths(local, remote)
             }
-            Task::ChannelRecord { peer, .. } | Task::ChannelWait { peer, .. } => self.peer(peer),
+            Task::ChannelRecord { peer, .. } | Task::ChannelWait { peer, .. } => {
+                holds(self.is_peer(peer), Obligation::Structure)
+            }
             Task::ThreadRecord { thread: waiter, index } => {
                 // A thread that waits for itself would never be woken.
                 if waiter == thread { Err(Obligation::Structure) } else { self.notify(waiter, index) }
@@ -98,13 +99,8 @@ impl<E: Extents> Structure<E> {
     }
 
     #[inline(always)]
-    fn peer(&self, peer: Rank) -> Result<(), Obligation> {
-        if peer < self.ranks && peer != self.rank { Ok(()) } else { Err(Obligation::Structure) }
-    }
-
-    #[inline(always)]
-    fn own(&self, span: Span) -> Result<(), Obligation> {
-        if span.region.peer().is_none() { Ok(()) } else { Err(Obligation::Structure) }
+    fn is_peer(&self, peer: Rank) -> bool {
+        (peer < self.ranks) & (peer != self.rank)
     }
 
     #[inline(always)]
@@ -118,13 +114,12 @@ impl<E: Extents> Structure<E> {
     fn lengths(&self, one: Span, other: Span) -> Result<(), Obligation> {
         let whole = (one.offset | other.offset | one.len) & (self.element - 1) == 0;
         let inside = |span: Span| {
-            span.offset.checked_add(span.len).is_some_and(|end| end <= self.extents.bytes(span.region))
+            let bytes = self.extents.bytes(span.region);
+            // No sum: it could wrap.
+            (span.offset <= bytes) & (span.len <= bytes.wrapping_sub(span.offset))
         };
-        if one.len == other.len && one.len > 0 && whole && inside(one) && inside(other) {
-            Ok(())
-        } else {
-            Err(Obligation::Bounds)
-        }
+        let equal = (one.len == other.len) & (one.len > 0);
+        holds(equal & whole & inside(one) & inside(other), Obligation::Bounds)
     }
 
     /// Whether two spans of this rank, as long as each other, share bytes.
@@ -148,4 +143,9 @@ impl<E: Extents> Structure<E> {
             (_, kind) => Some((kind, span.offset)),
         }
     }
+}
+
+#[inline(always)]
+const fn holds(condition: bool, obligation: Obligation) -> Result<(), Obligation> {
+    if condition { Ok(()) } else { Err(obligation) }
 }

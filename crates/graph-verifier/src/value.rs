@@ -6,6 +6,7 @@
 //! offset, unless `bias` says otherwise, which no sound operation does.
 
 use core::fmt::Write;
+use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
 
 use task_graph::Rank;
@@ -27,10 +28,45 @@ enum Expression {
     Reduced { reduction: Reduction, into: Value, from: Value, bias: i64 },
 }
 
+/// Hashes a few numbers in a few instructions: the keys are counted by this crate, nobody chooses them to collide.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[inline]
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(u64::from(number));
+    }
+
+    #[inline]
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        // The golden ratio, as in Fibonacci hashing.
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
 /// All values there are.
 pub(crate) struct Values {
     all: Vec<Expression>,
-    known: HashMap<Expression, Value>,
+    known: HashMap<Expression, Value, BuildHasherDefault<Mixer>>,
 }
 
 impl Values {
@@ -38,7 +74,7 @@ impl Values {
     pub(crate) fn new(ranks: u32) -> Self {
         let mut all = vec![Expression::Undefined];
         all.extend((0..ranks).map(Expression::Input));
-        Self { all, known: HashMap::new() }
+        Self { all, known: HashMap::default() }
     }
 
     pub(crate) fn input(rank: Rank) -> Value {

@@ -58,13 +58,36 @@ impl RegionId {
         Self((peer + 1) << 2 | kind as u32)
     }
 
+    /// Returns whether it is a buffer of this rank.
+    #[inline]
+    #[must_use]
+    pub const fn is_own(self) -> bool {
+        self.0 >> 2 == 0
+    }
+
+    /// Returns whether it is a buffer of that peer.
+    #[inline]
+    #[must_use]
+    pub const fn is_of(self, peer: Rank) -> bool {
+        self.0 >> 2 == peer.wrapping_add(1) && !self.is_own()
+    }
+
+    /// Returns the number of its kind, and 4 more for a buffer of a peer: below 8.
+    #[inline]
+    #[must_use]
+    pub const fn class(self) -> usize {
+        (self.0 & 3) as usize + if self.is_own() { 0 } else { 4 }
+    }
+
     /// Returns whose buffer it is: `None` for this rank's own.
+    #[inline]
     #[must_use]
     pub fn peer(self) -> Option<Rank> {
         (self.0 >> 2).checked_sub(1)
     }
 
     /// Returns which buffer it is.
+    #[inline]
     #[must_use]
     pub fn kind(self) -> RegionKind {
         match self.0 & 3 {

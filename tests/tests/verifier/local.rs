@@ -29,7 +29,7 @@ fn structure(machine: &Machine, goal: &Goal, rank: u32) -> Structure<Lengths> {
         sub_notifies: machine.sub_notifies,
         element: 8,
         in_place: goal.in_place(rank),
-        extents: Lengths { own: lengths, peer },
+        extents: Lengths::new(lengths, peer),
     }
 }
 
