@@ -5,6 +5,7 @@
 //! [`Communicator::synchronize`] is the wait, for everything that is in flight. An error poisons the communicator;
 //! destroying it gives everything back, and the next one starts clean.
 
+mod budget;
 mod capture;
 mod end;
 mod file;
@@ -32,6 +33,7 @@ use crate::diagnosis::OnWarning;
 use crate::error::{Error, Result};
 use crate::resources::{Identity, RankResources, Resources};
 use crate::stream::{Mark, Number, Ticket};
+pub use budget::Budget;
 use capture::RankProgram;
 pub use capture::{Capture, Program, Slot};
 pub(crate) use operation::refused;
@@ -59,6 +61,8 @@ pub struct Config {
     pub timeout_source: String,
     /// Whether kernels may replay recorded graphs and keep them.
     pub cache: CacheMode,
+    /// When signatures are compared before success is reported.
+    pub compare: Compare,
     /// After how much waiting to warn, ascending; what comes after the timeout is not reached.
     pub warn_after: Vec<Duration>,
     /// Whom to warn.
@@ -76,11 +80,25 @@ impl Default for Config {
             timeout: Duration::from_secs(1836),
             timeout_source: "the default of HCCL_EXEC_TIMEOUT".to_owned(),
             cache: CacheMode::On,
+            compare: Compare::default(),
             warn_after: [1, 10, 60].map(Duration::from_secs).to_vec(),
             on_warning: OnWarning::default(),
             dump: None,
         }
     }
+}
+
+/// When the signatures of all ranks' launches are compared before success is reported. Kernels always record them, and a
+/// report always compares them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compare {
+    /// Never: ranks that were asked for different things may be told success, or wait until the deadline.
+    Off,
+    /// When something is launched for the first time, and when the host knows that ranks launched different things.
+    #[default]
+    First,
+    /// With every operation.
+    Always,
 }
 
 /// What has been created so far: flat once every algorithm has been used.
@@ -146,6 +164,7 @@ pub struct Communicator<'c> {
     captured: u32,
     set_up: SetUp,
     poisoned: bool,
+    repeated_doorbells: u64,
     /// What all ranks are known to have been asked for alike at least once.
     agreed: HashSet<Work>,
     /// The one of these that was launched last: what most launches are.
@@ -187,6 +206,7 @@ impl<'c> Communicator<'c> {
             captured: 0,
             set_up: SetUp::default(),
             poisoned: false,
+            repeated_doorbells: 0,
             agreed: HashSet::new(),
             last_agreed: None,
             suspended: false,

@@ -13,6 +13,7 @@ mod order;
 pub mod recorder;
 pub mod snapshot;
 mod survey;
+mod unwritten;
 mod verdict;
 mod waits;
 mod warning;

@@ -9,7 +9,7 @@ use device_model::driver::{Channel, Link, Npu, QueueId, Region};
 use templates::Needs;
 use wire::DeviceAddr;
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
-use wire::npu::{Access, HEADS, QueueKind, TAILS, sdma};
+use wire::npu::{Access, DOORBELLS, HEADS, QueueKind, TAILS, sdma};
 
 use crate::buffer::driver;
 use crate::cluster::Cluster;
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// Notifies of the main thread for starts: as many launches may be posted at once.
 pub(crate) const START_NOTIFIES: u32 = 16;
 /// ACK, DATA, FIN.
-const CHANNEL_NOTIFIES: u32 = 3;
+pub(crate) const CHANNEL_NOTIFIES: u32 = 3;
 
 /// Who a communicator is.
 #[derive(Clone, Debug)]
@@ -198,6 +198,18 @@ impl RankResources {
         npu.write(at, &bytes).map_err(driver)
     }
 
+    /// The context without scratch: what a recorder turns names into numbers with.
+    pub(crate) fn context_with<'a>(&'a self, header: &'a ContextHeader) -> Context<'a> {
+        let (threads, channels) = &self.entries;
+        Context { header, threads, regions: &[], channels }
+    }
+
+    /// The queue of each thread, then that of each channel's queue pair, 0 where there is none.
+    pub(crate) fn ring_queues(&self) -> impl Iterator<Item = u16> {
+        let (threads, channels) = &self.entries;
+        threads.iter().map(|thread| thread.queue).chain(channels.iter().map(|channel| channel.queue))
+    }
+
     /// The threads, in the order of their numbers.
     pub(crate) fn threads(&self) -> &[ThreadEntry] {
         &self.entries.0
@@ -225,6 +237,28 @@ impl RankResources {
             // ORDER: pairs with the device's release store of the head.
             word(HEADS).load(Ordering::Acquire) == word(TAILS).load(Ordering::Acquire)
         })
+    }
+
+    /// Rings once more for each thread whose queue is idle although its kernel has announced more than its device has
+    /// seen; returns for how many.
+    pub(crate) fn ring_again(&self, npu: &Npu) -> u64 {
+        let is_rung = |queue: &&QueueId| {
+            let word = |table: u64| npu.window().word(table + 8 * u64::from(queue.0));
+            // ORDER: the tail is stored with release order behind entries and doorbell. A kernel that rings meanwhile
+            // makes the exchange fail.
+            let tail = word(TAILS).load(Ordering::Acquire);
+            let (doorbell, head) =
+                (word(DOORBELLS).load(Ordering::Acquire), word(HEADS).load(Ordering::Acquire));
+            let half = |word: u64| u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0);
+            // A tail that lags behind the doorbell is one that is just being written.
+            let waiting = half(tail).wrapping_sub(half(doorbell));
+            half(head) == half(doorbell)
+                && (1..=self.depth).contains(&waiting)
+                && word(DOORBELLS)
+                    .compare_exchange(doorbell, tail, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+        };
+        self.threads.iter().filter(is_rung).count() as u64
     }
 
     /// Takes everything out of the rings, in the stead of a device that no longer does.
@@ -334,7 +368,7 @@ fn handshake(ranks: &mut [RankResources]) -> Result<()> {
     Ok(())
 }
 
-fn header(cluster: &Cluster, identity: &Identity, rank: u32) -> ContextHeader {
+pub(crate) fn header(cluster: &Cluster, identity: &Identity, rank: u32) -> ContextHeader {
     let mut name = [0; 64];
     // A name is for messages only; what does not fit is cut at a character.
     let mut end = identity.name.len().min(name.len() - 1);

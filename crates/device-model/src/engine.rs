@@ -208,9 +208,6 @@ impl Engine {
         let queue = &mut queues.threads[index];
         let mut device = Device { site, books, pairs: &mut queues.pairs };
         let memory = queue.memory(&site.window);
-        if queue.is_deaf(&memory) {
-            return;
-        }
         match queue.consumer.refresh(&memory) {
             Ok(news) => device.books.counters.doorbells += u64::from(news),
             Err(code) => {
@@ -234,7 +231,7 @@ impl Engine {
                     Err(execute::completion_of(&queue.entry, queue.place(), code.into()))
                 }
                 Some(Blow::Unheard) => {
-                    queue.forget();
+                    queue.forget(&memory);
                     break;
                 }
                 Some(blow) => {

@@ -176,6 +176,16 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
         self.chains.get(usize::from(queue.0)).map_or(0, |chain| chain.len)
     }
 
+    /// Returns the descriptors of `queue` in their order, bases removed.
+    pub fn entries(&self, queue: QueueIndex) -> impl Iterator<Item = Descriptor> {
+        let mut cursor = self.cursor(queue);
+        core::iter::from_fn(move || {
+            let entry = self.run(&cursor, 1).entries.first().copied()?;
+            self.advance(&mut cursor, 1);
+            Some(entry)
+        })
+    }
+
     /// Returns a reader at the first descriptor of `queue`.
     #[must_use]
     pub(crate) fn cursor(&self, queue: QueueIndex) -> Cursor {

@@ -1,6 +1,7 @@
 //! From an operation to launch arguments in a rank's mailbox, with the resources that it needs.
 
 use templates::Shape;
+use wire::context::ContextHeader;
 use wire::launch::{Algorithm, OpKind, Staging, VectorRow};
 use wire::{DeviceAddr, ErrorCode, LaunchArgs};
 use zerocopy::IntoBytes;
@@ -9,7 +10,7 @@ use super::operation::refused;
 use super::{Communicator, InFlight, Operation, Place, Work};
 use crate::buffer::driver;
 use crate::error::{Error, Result};
-use crate::resources::{RankResources, Resources, START_NOTIFIES};
+use crate::resources::{self, RankResources, Resources, START_NOTIFIES};
 use crate::stream::{Mark, Stream, Ticket};
 
 impl Communicator<'_> {
@@ -126,6 +127,30 @@ impl Communicator<'_> {
         Ok((shape, tables))
     }
 
+    /// Returns the plan that a rank's kernel makes of a launch, and what it refers to.
+    ///
+    /// # Errors
+    /// As [`chunk_elements`](Self::chunk_elements).
+    pub(crate) fn plan_of<'a>(
+        &'a self,
+        rank: u32,
+        operation: &'a Operation,
+        args: &LaunchArgs,
+    ) -> Result<(templates::Plan, templates::Tables<'a>)> {
+        let (shape, tables) = self.planned(operation, rank, is_in_place(args))?;
+        let own = self.resources_of(rank, operation)?;
+        let scratch_len = self.resources.get(&operation.kind()).map_or(0, |resources| resources.scratch.len);
+        let threads = u16::try_from(own.threads().len()).unwrap_or(u16::MAX);
+        let shape = Shape { scratch_len, threads, ..shape };
+        let plan = templates::Plan::new(&shape, &tables).map_err(|error| refused(operation, error))?;
+        Ok((plan, tables))
+    }
+
+    /// Returns the header of the contexts of a rank.
+    pub(crate) fn context_header(&self, rank: u32) -> ContextHeader {
+        resources::header(self.cluster, &self.identity, rank)
+    }
+
     /// Returns whether every link reduces the operation's elements while moving.
     fn reduces_inline(&self, operation: &Operation) -> bool {
         self.cluster
@@ -197,6 +222,7 @@ impl Communicator<'_> {
         if self.resources.get(&key).is_some_and(|resources| resources.scratch.len >= wanted) {
             return Ok(());
         }
+        self.check_memory(operation)?;
         // More scratch than before: the old context stays until destruction, nothing refers to it any more.
         if let Some(old) = self.resources.remove(&key) {
             self.retired.push(old);
@@ -212,7 +238,7 @@ impl Communicator<'_> {
     }
 
     /// The scratch that an operation gets.
-    fn scratch_for(&self, operation: &Operation) -> u64 {
+    pub(super) fn scratch_for(&self, operation: &Operation) -> u64 {
         operation.scratch(self.size(), &self.cluster.topology().groups(), self.config.buffer_bytes)
     }
 
@@ -287,7 +313,7 @@ impl Communicator<'_> {
     }
 
     /// Returns what a rank has for an operation that has been prepared.
-    pub(super) fn resources_of(&self, rank: u32, operation: &Operation) -> Result<&RankResources> {
+    pub(crate) fn resources_of(&self, rank: u32, operation: &Operation) -> Result<&RankResources> {
         let resources = self.resources.get(&operation.kind());
         let own = resources.and_then(|resources| resources.ranks.get(rank as usize));
         own.ok_or_else(|| Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist"))

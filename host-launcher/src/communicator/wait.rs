@@ -7,12 +7,14 @@ use std::time::Instant;
 use device_model::machine::Outcome;
 use wire::ErrorCode;
 
-use super::{Communicator, Completed, RankState, Work};
+use super::{Communicator, Compare, Completed, RankState, Work};
 use crate::cluster::Cluster;
 use crate::diagnosis::{self, Warning};
 use crate::error::{Error, Result};
 use crate::stream;
 
+/// After how much waiting doorbells that were lost are rung once more; after half the deadline where that is earlier.
+const RING_AGAIN: Duration = Duration::from_secs(1);
 /// How long tasks and signals may be under way when all ranks are done.
 const SETTLE: Duration = Duration::from_millis(1);
 /// For how long no task of any NPU is carried out before operations that are behind each other are called stuck.
@@ -60,6 +62,7 @@ impl Communicator<'_> {
     /// Runs the machine until everything is done, or it is known that it will not be: at the deadline, at an error,
     /// at a refusal, or when ranks were asked for different things, which the second value denies. Warns meanwhile.
     fn wait(&mut self, started: Instant, deadline: Option<Instant>) -> (Outcome, bool) {
+        let mut again = started.checked_add(RING_AGAIN.min(self.config.timeout / 2));
         let (mut news, mut stage, mut executed) = (self.news(), 0, None);
         let is_new = !news.is_empty();
         let (mut turns, mut past_errors) = (0_u32, false);
@@ -67,7 +70,7 @@ impl Communicator<'_> {
         let mut done = 0;
         let (outcome, is_agreed) = loop {
             let next = self.config.warn_after.get(stage).and_then(|after| started.checked_add(*after));
-            let until = [next, deadline].into_iter().flatten().min();
+            let until = [next, again, deadline].into_iter().flatten().min();
             let mut is_agreed = true;
             // A rank that was refused never signals its peers: waiting for those would only delay the message.
             let over = || {
@@ -97,6 +100,11 @@ impl Communicator<'_> {
             {
                 // An NPU of the machine that is none of this communicator's.
                 past_errors = true;
+                continue;
+            }
+            if outcome == Outcome::Deadline && again.is_some() && until == again {
+                again = None;
+                self.ring_again();
                 continue;
             }
             let early = next.filter(|next| deadline.is_none_or(|deadline| *next < deadline));
@@ -129,6 +137,25 @@ impl Communicator<'_> {
         cluster.executed() == executed && stream::circle(&cluster.behind()).is_some()
     }
 
+    /// Rings once more for queues that are idle although entries wait in them that no doorbell has announced: it was lost.
+    /// A doorbell says where the queue ends, so that one too many does nothing.
+    fn ring_again(&mut self) {
+        for rank in 0..self.size() {
+            let npu = self.cluster.npu(rank);
+            let found = self.resources_on(rank).map(|resources| resources.ring_again(npu)).sum::<u64>();
+            if found > 0 {
+                self.repeated_doorbells += found;
+                self.cluster.wake(rank);
+            }
+        }
+    }
+
+    /// Returns how many doorbells had to be rung a second time.
+    #[must_use]
+    pub fn repeated_doorbells(&self) -> u64 {
+        self.repeated_doorbells
+    }
+
     /// Tasks that the device of a rank has carried out.
     fn executed(&self, rank: u32) -> u64 {
         self.cluster.machine().snapshot(self.cluster.npu(rank).index()).executed_total()
@@ -138,8 +165,13 @@ impl Communicator<'_> {
     /// what has never been done before. As a rule there are none, and nothing of the devices is read.
     fn news(&self) -> Vec<u32> {
         let Some((first, others)) = self.ranks.split_first() else { return Vec::new() };
+        let compare = self.config.compare;
+        if compare == Compare::Off {
+            return Vec::new();
+        }
         let is_known = |work: &Work| self.last_agreed.as_ref() == Some(work) || self.agreed.contains(work);
-        let mut news: Vec<u32> = if others.iter().all(|other| works(other).eq(works(first))) {
+        let is_alike = others.iter().all(|other| works(other).eq(works(first)));
+        let mut news: Vec<u32> = if compare == Compare::First && is_alike {
             works(first).filter(|(_, work)| !is_known(work)).map(|(sequence, _)| sequence).collect()
         } else {
             self.ranks.iter().flat_map(works).map(|(sequence, _)| sequence).collect()

@@ -1,7 +1,7 @@
 //! Dumps: one file per rank with what a [`Snapshot`] holds, readable without the device, the host or the process.
 //!
 //! A file has a magic, a version, the host's view as JSON, the fixed tables of the window, the ends of the rings, the
-//! programs in flight, and a checksum over everything before it. All integers are little-endian. Reading trusts none of
+//! programs in flight, what kernels have still to write, and a checksum over everything before it. All integers are little-endian. Reading trusts none of
 //! it: every length is checked against the bytes that are there.
 
 use std::fs;
@@ -19,7 +19,7 @@ use crate::error::{Error, Result, quote_path};
 /// First eight bytes of a dump.
 pub const MAGIC: [u8; 8] = *b"AICPUDMP";
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Ending of the files' names.
 pub const ENDING: &str = "dump";
 /// Longest file that is read.
@@ -55,6 +55,10 @@ impl Snapshot {
             number(&mut bytes, program.entries.len());
             bytes.extend(program.entries.as_bytes());
         }
+        number(&mut bytes, usize::from(self.unwritten.is_some()));
+        let unwritten = self.unwritten.as_deref().unwrap_or_default();
+        number(&mut bytes, unwritten.len());
+        bytes.extend(unwritten.as_bytes());
         let checksum = CRC32C.checksum(&bytes);
         bytes.extend(checksum.to_le_bytes());
         bytes
@@ -150,8 +154,11 @@ impl<'a> Reader<'a> {
         let rings = (0..rings).map(|_| self.ring()).collect::<Option<_>>()?;
         let programs = self.count()?;
         let programs = (0..programs).map(|_| self.program()).collect::<Option<_>>()?;
+        let is_known = self.number()? != 0;
+        let count = self.count()?;
+        let unwritten = Some(self.sqes(count)?).filter(|_| is_known);
         let fits = host.rank < host.ranks && self.rest.is_empty();
-        fits.then_some(Snapshot { host, tables, rings, programs })
+        fits.then_some(Snapshot { host, tables, rings, programs, unwritten })
     }
 }
 

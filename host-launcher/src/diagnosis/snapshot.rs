@@ -111,6 +111,13 @@ pub struct Ring {
     pub announced: usize,
 }
 
+impl Ring {
+    /// Returns the task of the entry written last.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.left.last().or(self.executed.last()).map(|sqe| sqe.task)
+    }
+}
+
 /// A program in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCopy {
@@ -142,6 +149,8 @@ pub struct Snapshot {
     pub(super) rings: Vec<Ring>,
     /// The programs in flight.
     pub(super) programs: Vec<ProgramCopy>,
+    /// What the kernel has still to write, `None` where that is not known.
+    pub(super) unwritten: Option<Vec<Sqe>>,
 }
 
 impl Snapshot {
@@ -247,9 +256,10 @@ impl Snapshot {
         threads.filter_map(head).collect()
     }
 
-    /// Returns everything that is written and not executed.
-    pub(super) fn unexecuted(&self) -> impl Iterator<Item = &Sqe> {
-        self.rings.iter().flat_map(|ring| &ring.left)
+    /// Returns everything that is not executed, also what is not written yet; `None` where that is not known.
+    pub(super) fn unexecuted(&self) -> Option<impl Iterator<Item = &Sqe>> {
+        let unwritten = self.unwritten.as_ref()?;
+        Some(self.rings.iter().flat_map(|ring| &ring.left).chain(unwritten))
     }
 
     /// Returns the thread whose ring has entries that its doorbell has not announced, and how many.

@@ -11,6 +11,7 @@ use wire::{Descriptor, DeviceAddr, LaunchArgs, Sqe};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::snapshot::{HostView, Launched, ProgramCopy, Ring, Snapshot, Thread};
+use super::unwritten;
 use crate::cluster::Cluster;
 use crate::communicator::{Communicator, InFlight};
 
@@ -40,10 +41,11 @@ fn one(comm: &Communicator<'_>, rank: u32, waited: Duration) -> Snapshot {
     let host = host_view(comm, rank, waited);
     let queues = host.threads.iter().map(|thread| thread.queue).chain(host.pairs.iter().copied());
     let rings = queues.filter_map(|queue| ring(npu, queue)).collect();
-    let mut snapshot = Snapshot { host, tables, rings, programs: Vec::new() };
+    let mut snapshot = Snapshot { host, tables, rings, programs: Vec::new(), unwritten: None };
     let replays = snapshot.host.in_flight.iter().filter_map(|launched| snapshot.launch(launched.sequence));
     let replays: Vec<LaunchArgs> = replays.filter(|args| args.kind == LaunchArgs::REPLAY).collect();
     snapshot.programs = replays.iter().filter_map(|args| program(npu, args)).collect();
+    snapshot.unwritten = unwritten::of(comm, &snapshot);
     snapshot
 }
 

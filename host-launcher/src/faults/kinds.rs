@@ -64,7 +64,7 @@ pub const KINDS: &[KindInfo] = &[
         settings: "",
         at_task: true,
         what: "the doorbell that announced the task is lost",
-        noticed: "at the deadline: submitted and not executed; not at all where another doorbell follows",
+        noticed: "not at all: it is rung again after 1 s or half the deadline; lost twice, at the deadline",
     },
     KindInfo {
         name: "fail",

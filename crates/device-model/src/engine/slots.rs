@@ -38,8 +38,6 @@ pub(super) struct Queue {
     pub(super) held: Option<Hold>,
     /// Bytes of the entry's transfer that have been moved, while it is on its way.
     pub(super) moved: u64,
-    /// Announced tail of a doorbell that was lost, until the next one comes.
-    pub(super) unheard: Option<u64>,
     /// A queue pair in its error state, or a thread whose task stopped the NPU.
     pub(super) is_broken: bool,
 }
@@ -69,18 +67,13 @@ impl Queue {
         self.is_loaded
     }
 
-    /// Forgets that the entry at the head, and those behind it, were announced; until the next doorbell.
+    /// Forgets that the entry at the head, and those behind it, were announced: the doorbell that did so never came.
     #[cold]
-    pub(super) fn forget(&mut self) {
-        self.unheard = Some(self.consumer.cursor().tail_word());
+    pub(super) fn forget(&mut self, memory: &Ring<'_>) {
+        let lost = self.consumer.cursor().tail_word();
         self.is_loaded = false;
         self.consumer.forget();
-    }
-
-    /// Returns whether the doorbell says nothing but what was lost.
-    #[inline]
-    pub(super) fn is_deaf(&self, memory: &Ring<'_>) -> bool {
-        self.unheard.is_some_and(|word| word == memory.doorbell() & u64::from(u32::MAX))
+        memory.take_back(lost, self.consumer.cursor().tail_word());
     }
 
     /// Counts the entry at the head as done.
@@ -124,6 +117,15 @@ pub(super) struct Ring<'a> {
     window: &'a Window,
     ring: u64,
     id: u16,
+}
+
+impl Ring<'_> {
+    /// Puts the doorbell back to what it was before the one that was lost; one that came later stays.
+    fn take_back(&self, lost: u64, before: u64) {
+        let word = self.window.word(npu::DOORBELLS + 8 * u64::from(self.id));
+        // ORDER: nothing is published by this; what was announced before is known already.
+        let _ = word.compare_exchange(lost, before, Ordering::AcqRel, Ordering::Relaxed);
+    }
 }
 
 impl RingMemory for Ring<'_> {
@@ -219,7 +221,6 @@ fn open(window: &Window, id: u16, slot: &QueueSlot, first: u64) -> Option<Queue>
         is_loaded: false,
         held: None,
         moved: 0,
-        unheard: None,
         is_broken: false,
     };
     ring.is_multiple_of(DESCRIPTOR_BYTES as u64).then_some(queue)

@@ -44,8 +44,11 @@ impl Move<'_> {
             (src, dst)
         } else {
             dst.check_pair(&src).map_err(refused)?;
-            let len = piece.min(self.len - *moved);
-            (src.part(*moved, len), dst.part(*moved, len))
+            let left = self.len - *moved;
+            let len = piece.min(left);
+            // In which order pieces come is the engine's own affair: of some transfers the last is the first.
+            let at = if self.is_backwards() { left - len } else { *moved };
+            (src.part(at, len), dst.part(at, len))
         };
         match self.reduction {
             None => dst.copy_from(&src).map_err(refused)?,
@@ -53,6 +56,12 @@ impl Move<'_> {
         }
         *moved += dst.bytes();
         Ok(*moved == self.len)
+    }
+
+    /// Whether the pieces of this transfer come from its end, the same for all of them; so it is with about half.
+    fn is_backwards(&self) -> bool {
+        let places = self.src.operand.addr.0 ^ self.dst.operand.addr.0;
+        ((places / 64) ^ self.len).count_ones() % 2 == 1
     }
 
     /// Makes one bit wrong at the destination of a transfer that has been performed.
