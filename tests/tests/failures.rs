@@ -10,6 +10,8 @@ mod causes;
 mod cycles;
 #[path = "failures/image.rs"]
 mod image;
+#[path = "failures/lifetimes.rs"]
+mod lifetimes;
 #[path = "failures/order.rs"]
 mod order;
 #[path = "failures/shared.rs"]

@@ -6,7 +6,7 @@
 use std::env;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use aicpu_tests::bench::Bench;
 use aicpu_tests::scene::{case, warm};
@@ -44,6 +44,8 @@ fn crash(file: &Path) -> ! {
     std::process::abort();
 }
 
+/// T13 too, vllm-project/vllm-ascend#405 and hiyouga/LLaMA-Factory#3839: what a run that was killed has left is found, its
+/// process named, and taken back; the next run works.
 #[test]
 fn the_flight_recorder_survives_the_crash_of_the_host() {
     if let Some(file) = env::var_os(FILE) {
@@ -52,9 +54,11 @@ fn the_flight_recorder_survives_the_crash_of_the_host() {
     let file = env::temp_dir().join(format!("aicpu-ts-crash-{}", std::process::id()));
     drop(fs::remove_file(&file));
     let name = "crash::the_flight_recorder_survives_the_crash_of_the_host";
-    let output = Command::new(env::current_exe().unwrap()).args([name, "--exact"]).env(FILE, &file).output();
-    let output = output.unwrap();
-    assert!(!output.status.success(), "it crashes");
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args([name, "--exact"]).env(FILE, &file).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let process = child.id();
+    assert!(!child.wait().unwrap().success(), "it crashes");
     let fabric = Fabric::open(&file, &fabric_config()).expect("the memory is still there");
     fs::remove_file(&file).unwrap();
     for rank in 0..RANKS {
@@ -67,4 +71,15 @@ fn the_flight_recorder_survives_the_crash_of_the_host() {
         assert_eq!(of(|event| matches!(event, Recorded::Submitted { .. })), [1, 2, 3, 4], "rank {rank}");
         assert_eq!(of(|event| matches!(event, Recorded::Completed { .. })), [1, 2, 3], "rank {rank}");
     }
+    let cluster = Cluster::over(&fabric, world::topology(RANKS, Place::OneServer), &Aicpu::Thread).unwrap();
+    let left = cluster.reclaimed();
+    assert_eq!(left.len(), RANKS as usize);
+    for left in left {
+        let text = left.to_string();
+        assert!(text.contains(&format!("process {process}, which is gone")), "{text}");
+        assert!(left.queues > 0 && left.regions > 0, "{text}");
+    }
+    let mut bench = Bench::new(&cluster, Config::default(), 64 << 10).unwrap();
+    warm(&mut bench, Algorithm::Ring);
+    bench.finish().unwrap();
 }

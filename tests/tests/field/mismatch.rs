@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use aicpu_tests::bench::Case;
-use aicpu_tests::scene::{FAR, Scene, case, warm};
+use aicpu_tests::scene::{FAR, Scene, TIMEOUT, case, warm};
 use aicpu_tests::variants::algorithms;
 use aicpu_tests::world::{self, Place};
 use host_launcher::cluster::Cluster;
-use host_launcher::communicator::{Operation, Vector};
+use host_launcher::communicator::{Compare, Config, Operation, Vector};
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{DataType, ErrorCode, ReduceOp};
 
@@ -211,4 +211,37 @@ fn a_communicator_may_go_before_its_operations_are_waited_for() {
     leaver.launch(&case(Algorithm::Nhr)).unwrap();
     leaver.finish().unwrap();
     warm(scene.bench(), Algorithm::Nhr);
+}
+
+/// NVIDIA/nccl#1417 and the field's own check, whose default is the first operation only because of what it costs: off,
+/// first and always. Whatever is set, what does end at the deadline is explained by the signatures.
+#[test]
+fn signatures_are_compared_never_first_or_always() {
+    let cluster = cluster(3);
+    for compare in [Compare::Off, Compare::First, Compare::Always] {
+        let config = Config { compare, timeout: TIMEOUT, ..Config::default() };
+        let mut scene = Scene::with(&cluster, config);
+        // Two operations that exchange as many signals: without a comparison both are told success.
+        let (usual, mut other) = (case(Algorithm::Ring), case(Algorithm::Ring));
+        other.operation.reduce = ReduceOp::Max;
+        scene.bench().run(&usual).unwrap();
+        for rank in 0..3 {
+            scene.bench().launch_on(rank, if rank == 1 { &other } else { &usual }).unwrap();
+        }
+        if compare == Compare::Off {
+            scene.bench().communicator().synchronize().expect("nobody looks");
+            // What hangs is explained all the same.
+            other.operation.op = OpKind::Broadcast;
+            (other.operation.reduce, other.operation.algorithm) = (ReduceOp::Sum, Algorithm::Tree);
+            for rank in 0..3 {
+                scene.bench().launch_on(rank, if rank == 1 { &other } else { &usual }).unwrap();
+            }
+        }
+        let failure = scene.failure();
+        let report = failure.error().diagnosis().unwrap();
+        assert_eq!(report.culprit_rank, Some(1), "{compare:?}: {}", failure.error());
+        let field = if compare == Compare::Off { "operation is broadcast" } else { "reduction is max" };
+        assert!(report.cause.starts_with(field), "{compare:?}: {}", report.cause);
+        scene.recovers();
+    }
 }
