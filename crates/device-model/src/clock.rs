@@ -25,7 +25,7 @@ impl Clock {
 
     /// Returns a clock at zero that only [`advance_to`](Self::advance_to) moves.
     pub(crate) fn simulated() -> Self {
-        Self { origin: Instant::now(), simulated: Some(Arc::default()) }
+        Self { simulated: Some(Arc::default()), ..Self::real() }
     }
 
     /// Returns the present moment.
@@ -47,14 +47,14 @@ impl Clock {
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         match &self.simulated {
-            None => u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            None => nanoseconds(self.origin.elapsed()),
             Some(ticks) => ticks.load(Ordering::Relaxed),
         }
     }
 
     /// Returns the nanoseconds from the clock's making to a moment.
     pub(crate) fn ns_at(&self, moment: Instant) -> u64 {
-        u64::try_from(moment.saturating_duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX)
+        nanoseconds(moment.saturating_duration_since(self.origin))
     }
 
     /// Moves a simulated clock to a later moment, nanoseconds since it was made.
@@ -66,11 +66,26 @@ impl Clock {
     }
 }
 
+/// Returns a duration in nanoseconds, in 64 bits throughout: kernels read the clock at every launch.
+const fn nanoseconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use core::time::Duration;
 
     use super::Clock;
+
+    #[test]
+    fn nanoseconds_and_moments_of_the_real_clock_agree() {
+        let clock = Clock::real();
+        let (start, start_ns) = (clock.now(), clock.now_ns());
+        std::thread::sleep(Duration::from_millis(2));
+        let (passed_ns, passed) = (clock.now_ns() - start_ns, clock.since(start));
+        assert!(passed_ns >= 2_000_000, "{passed_ns} ns");
+        assert!(passed >= Duration::from_nanos(passed_ns), "{passed:?} around {passed_ns} ns");
+    }
 
     #[test]
     fn a_simulated_clock_moves_only_when_told_and_never_back() {

@@ -53,6 +53,8 @@ pub struct Npu {
     fabric: Fabric,
     npu: u32,
     books: Mutex<Books>,
+    /// Launches posted. Apart, since it is needed for every operation, and only for a moment.
+    launches: spin::Mutex<u64>,
 }
 
 /// Who has what.
@@ -69,7 +71,6 @@ struct Books {
     pairs: HashMap<u16, QueueId>,
     notifies: Heap,
     host_notifies: IndexSet,
-    launches: u64,
     /// How many more requests for memory are met before one is refused.
     exhausted_after: Option<u64>,
 }
@@ -110,25 +111,28 @@ impl Npu {
             pairs: HashMap::new(),
             notifies: Heap::new(0..npu::MAX_NOTIFIES),
             host_notifies: IndexSet::new(npu::HOST_NOTIFIES),
-            launches: window.word(npu::LAUNCH_TAIL).load(Ordering::Acquire),
             exhausted_after: None,
         };
-        Self { fabric: fabric.clone(), npu, books: Mutex::new(books) }
+        let launches = window.word(npu::LAUNCH_TAIL).load(Ordering::Acquire);
+        Self { fabric: fabric.clone(), npu, books: Mutex::new(books), launches: spin::Mutex::new(launches) }
     }
 
     /// Returns the index of the NPU in its fabric.
+    #[inline]
     #[must_use]
     pub const fn index(&self) -> u32 {
         self.npu
     }
 
     /// Returns the fabric.
+    #[inline]
     #[must_use]
     pub const fn fabric(&self) -> &Fabric {
         &self.fabric
     }
 
     /// Returns the window, for the words that this type has no method for.
+    #[inline]
     #[must_use]
     pub fn window(&self) -> &Window {
         self.fabric.window(self.npu)
@@ -259,7 +263,10 @@ impl Npu {
     pub fn set_notify(&self, notify: u32) -> bool {
         assert!(u64::from(notify) < npu::MAX_NOTIFIES, "notify {notify} does not exist");
         // ORDER: pairs with the device's acquire load: what the host wrote before is seen by the task that waited.
-        let was = self.window().half(npu::NOTIFIES + 4 * u64::from(notify)).swap(1, Ordering::Release);
+        // One notify has one recorder, so looking and setting need not be one step.
+        let word = self.window().half(npu::NOTIFIES + 4 * u64::from(notify));
+        let was = word.load(Ordering::Relaxed);
+        word.store(1, Ordering::Release);
         self.fabric.signals().mark(self.npu);
         was == 0
     }
@@ -268,18 +275,18 @@ impl Npu {
     ///
     /// # Panics
     /// When there is no such notify.
+    #[inline]
     #[must_use]
     pub fn first_set(&self, notifies: Range<u32>) -> Option<u32> {
         assert!(u64::from(notifies.end) <= npu::MAX_NOTIFIES, "notify {} does not exist", notifies.end);
         let window = self.window();
-        // Two notifies are one word: most are looked at by half a load.
+        // Two notifies are one word, and as a rule all are clear.
         // ORDER: pairs with the device's release store of each.
-        let clear = |pair: u32| window.word(npu::NOTIFIES + 8 * u64::from(pair)).load(Ordering::Acquire) == 0;
+        let word = |pair: u32| window.word(npu::NOTIFIES + 8 * u64::from(pair)).load(Ordering::Acquire);
         let is_set =
             |notify: &u32| window.half(npu::NOTIFIES + 4 * u64::from(*notify)).load(Ordering::Acquire) != 0;
-        let mut pairs = (notifies.start / 2..notifies.end.div_ceil(2)).filter(|pair| !clear(*pair));
-        pairs
-            .find_map(|pair| (2 * pair..2 * pair + 2).filter(|notify| notifies.contains(notify)).find(is_set))
+        let any = (notifies.start / 2..notifies.end.div_ceil(2)).fold(0, |any, pair| any | word(pair));
+        if any == 0 { None } else { notifies.clone().find(is_set) }
     }
 
     /// Takes a notify that the device can record for the host; see [`Npu::host_notify_count`].
@@ -304,6 +311,7 @@ impl Npu {
     ///
     /// # Panics
     /// When there is no such host notify.
+    #[inline]
     #[must_use]
     pub fn host_notify_count(&self, notify: u32) -> u64 {
         assert!(u64::from(notify) < npu::HOST_NOTIFIES, "host notify {notify} does not exist");
@@ -316,8 +324,8 @@ impl Npu {
     /// # Errors
     /// [`DriverError::LaunchesFull`] when the kernel has yet to answer as many launches as the mailbox holds.
     pub fn post_launch(&self, args: &LaunchArgs) -> Result<LaunchTicket, DriverError> {
-        let mut books = self.books();
-        let number = books.launches;
+        let mut launches = self.launches.lock();
+        let number = *launches;
         // ORDER: pairs with the kernel's release store: it has read the slot that is overwritten next.
         let answered = self.window().word(npu::LAUNCH_HEAD).load(Ordering::Acquire);
         if number.wrapping_sub(answered) >= npu::LAUNCH_SLOTS {
@@ -325,15 +333,16 @@ impl Npu {
         }
         let slot = number % npu::LAUNCH_SLOTS;
         self.window().write(npu::LAUNCHES + slot * size_of::<LaunchArgs>() as u64, args.as_bytes());
-        books.launches += 1;
+        *launches += 1;
         // ORDER: pairs with the kernel's acquire load: the arguments are complete.
-        self.window().word(npu::LAUNCH_TAIL).store(books.launches, Ordering::Release);
+        self.window().word(npu::LAUNCH_TAIL).store(*launches, Ordering::Release);
         self.fabric.signals().mark(self.npu);
         Ok(LaunchTicket(number))
     }
 
     /// Returns the kernel's answer to a launch, `None` while there is none. An answer is kept until
     /// `wire::npu::LAUNCH_SLOTS` more launches have been answered.
+    #[inline]
     #[must_use]
     pub fn status(&self, ticket: LaunchTicket) -> Option<Status> {
         // ORDER: pairs with the kernel's release store of the head, which follows the status.
@@ -341,6 +350,14 @@ impl Npu {
         let slot = ticket.0 % npu::LAUNCH_SLOTS;
         let at = npu::STATUSES + slot * size_of::<Status>() as u64;
         (answered > ticket.0).then(|| transmute!(self.window().load_words::<8>(at)))
+    }
+
+    /// Returns whether the kernel has answered a launch.
+    #[inline]
+    #[must_use]
+    pub fn has_answered(&self, ticket: LaunchTicket) -> bool {
+        // ORDER: as in `status`.
+        self.window().word(npu::LAUNCH_HEAD).load(Ordering::Acquire) > ticket.0
     }
 
     /// Returns the error that stopped the device.

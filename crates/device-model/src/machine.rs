@@ -14,9 +14,10 @@ mod idle;
 mod steps;
 mod visit;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use spin::MutexGuard;
 use wire::Cqe;
 
 use crate::counters::Counters;
@@ -151,7 +152,8 @@ impl Machine {
     ) -> Outcome {
         match &self.drive {
             Drive::Threads(crew) => {
-                let mut driver = Driver { shift: crew.begin(), turn: Turn::default(), idle: Idle::default() };
+                let mut driver =
+                    Driver { shift: crew.begin(), turn: crew.turn(&self.floor), idle: Idle::default() };
                 self.go(&mut driver, done, deadline, failed)
             }
             Drive::Simulation(steps) => {

@@ -27,6 +27,7 @@ macro_rules! wire_enum {
         impl TryFrom<u8> for $name {
             type Error = ErrorCode;
 
+            #[inline]
             fn try_from(number: u8) -> Result<Self, ErrorCode> {
                 match number { $($number => Ok(Self::$variant),)+ _ => Err(ErrorCode::$error) }
             }

@@ -16,6 +16,7 @@ compile_error!("the wire format is little-endian and shared by reference");
 pub mod boot;
 pub mod code;
 pub mod context;
+mod control;
 mod cqe;
 mod descriptor;
 pub mod digest;
@@ -31,6 +32,7 @@ pub mod trace;
 mod wqe;
 
 pub use code::{CodeInfo, Effect, ErrorCode};
+pub use control::Control;
 pub use cqe::Cqe;
 pub use descriptor::{BASES, Base, DESCRIPTOR_BYTES, Descriptor, Lane, rebase};
 pub use dtype::{DataType, ReduceOp, Reduction};

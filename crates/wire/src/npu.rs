@@ -119,7 +119,7 @@ pub enum KernelState {
 
 /// The kernel's answer to one launch, 64 bytes, in the slot of the launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Status {
     /// Launch sequence it answers (`LaunchArgs::sequence`).
     pub sequence: u32,

@@ -1,14 +1,15 @@
 //! Submission entries: one task for the device's scheduler.
 //!
 //! [`Sqe`] is the raw 64 bytes; [`Command`] is the task they mean. `Command::parse` accepts exactly what
-//! `Command::emit` produces: a field the command does not use must be zero.
+//! `Command::emit` produces: a field the command does not use must be zero. A command is a [`Transfer`] or a
+//! [`Control`], which can be parsed apart.
 
 use core::mem::offset_of;
 
 use bitflags::bitflags;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
-use crate::{DataType, Descriptor, DeviceAddr, ErrorCode, Phase, ReduceOp, Reduction};
+use crate::{Control, DataType, Descriptor, DeviceAddr, ErrorCode, Phase, ReduceOp, Reduction};
 
 /// A submission entry as it lies in the ring. Lanes: see [`Lane`](crate::Lane).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -77,6 +78,13 @@ impl Sqe {
 
     /// Label of a task that concerns no peer.
     pub const NO_PEER: u16 = u16::MAX;
+
+    /// Returns whether this is a [`Transfer`], by its opcode.
+    #[inline]
+    #[must_use]
+    pub const fn is_transfer(&self) -> bool {
+        matches!(self.opcode, Self::COPY | Self::WRITE | Self::READ)
+    }
 }
 
 impl From<Descriptor> for Sqe {
@@ -267,17 +275,17 @@ impl Command {
     /// # Errors
     /// `SQE_OPCODE` for an unknown opcode, `SQE_FIELD` for a value out of range, a field set that this opcode does
     /// not use, or a combination that means nothing.
-    #[inline]
     pub fn parse(sqe: &Sqe) -> Result<(Self, Labels), ErrorCode> {
-        let flags = SqeFlags::from_bits(sqe.flags).ok_or(ErrorCode::SQE_FIELD)?;
-        let command = match sqe.opcode {
-            Sqe::COPY | Sqe::WRITE | Sqe::READ => Self::Transfer(Transfer::parse(sqe, flags)?),
-            Sqe::RECORD => Self::Record { notify: sqe.notify },
-            Sqe::WAIT => Self::Wait { notify: sqe.notify },
-            Sqe::RECORD_PEER => Self::RecordPeer { channel: sqe.channel, notify: sqe.notify },
-            Sqe::RECORD_HOST => Self::RecordHost { notify: sqe.notify },
-            Sqe::POST => Self::Post { channel: sqe.channel, wqe_tail: sqe.wqe_tail },
-            _ => return Err(ErrorCode::SQE_OPCODE),
+        let command = if sqe.is_transfer() {
+            Self::Transfer(Transfer::parse(sqe)?)
+        } else {
+            match Control::parse(sqe)? {
+                Control::Record { notify } => Self::Record { notify },
+                Control::Wait { notify } => Self::Wait { notify },
+                Control::RecordPeer { channel, notify } => Self::RecordPeer { channel, notify },
+                Control::RecordHost { notify } => Self::RecordHost { notify },
+                Control::Post { channel, wqe_tail } => Self::Post { channel, wqe_tail },
+            }
         };
         let labels = Labels {
             task: sqe.task,
@@ -285,35 +293,15 @@ impl Command {
             step: sqe.step,
             peer: sqe.peer,
             timeout_ms: sqe.timeout_ms,
-            complete: flags.contains(SqeFlags::COMPLETE),
+            complete: sqe.flags & SqeFlags::COMPLETE.bits() != 0,
         };
-        if sqe.reserved != 0 || !unused_are_zero(sqe, flags) {
-            return Err(ErrorCode::SQE_FIELD);
-        }
         Ok((command, labels))
     }
 }
 
-/// Returns whether every field that this opcode does not use is zero, and no flag is set that means nothing here.
 #[inline(always)]
-fn unused_are_zero(sqe: &Sqe, flags: SqeFlags) -> bool {
-    let data = sqe.src | sqe.dst | sqe.len | u64::from(sqe.src_token | sqe.dst_token);
-    let reduction = u64::from(sqe.dtype | sqe.reduce);
-    let channel = u64::from(sqe.channel);
-    let (notify, tail) = (u64::from(sqe.notify), u64::from(sqe.wqe_tail));
-    let without_data = data | reduction | u64::from((flags - SqeFlags::COMPLETE).bits());
-    let unless = |flag: SqeFlags, field: u64| if flags.contains(flag) { 0 } else { field };
-    let unused = match sqe.opcode {
-        Sqe::COPY => channel | notify | tail | unless(SqeFlags::REDUCE, reduction),
-        Sqe::WRITE | Sqe::READ => {
-            tail | unless(SqeFlags::NOTIFY, notify) | unless(SqeFlags::REDUCE, reduction)
-        }
-        Sqe::RECORD | Sqe::WAIT | Sqe::RECORD_HOST => without_data | channel | tail,
-        Sqe::RECORD_PEER => without_data | tail,
-        // A post, the only one left.
-        _ => without_data | notify,
-    };
-    unused == 0
+pub(crate) fn flags_of(sqe: &Sqe) -> Result<SqeFlags, ErrorCode> {
+    SqeFlags::from_bits(sqe.flags).ok_or(ErrorCode::SQE_FIELD)
 }
 
 impl Transfer {
@@ -342,20 +330,36 @@ impl Transfer {
         flags
     }
 
-    #[inline]
-    fn parse(sqe: &Sqe, flags: SqeFlags) -> Result<Self, ErrorCode> {
+    /// Returns the transfer that `sqe` means.
+    ///
+    /// # Errors
+    /// As [`Command::parse`]; `SQE_OPCODE` for what is none too.
+    #[inline(always)]
+    pub fn parse(sqe: &Sqe) -> Result<Self, ErrorCode> {
+        let flags = flags_of(sqe)?;
         let reduces = flags.contains(SqeFlags::REDUCE);
         let reduction = if reduces { Some(parse_reduction(sqe.dtype, sqe.reduce)?) } else { None };
         let kind = match sqe.opcode {
+            Sqe::COPY => TransferKind::Local,
             Sqe::WRITE => TransferKind::Write { channel: sqe.channel },
             Sqe::READ => TransferKind::Read { channel: sqe.channel },
-            _ => TransferKind::Local,
+            _ => return Err(ErrorCode::SQE_OPCODE),
         };
         let notify = flags.contains(SqeFlags::NOTIFY).then_some(sqe.notify);
         let engine = if flags.contains(SqeFlags::AICPU) { Engine::Aicpu } else { Engine::Sdma };
         let only_local = engine == Engine::Aicpu && (kind != TransferKind::Local || !reduces);
         let only_write = notify.is_some() && !matches!(kind, TransferKind::Write { .. });
         if only_local || only_write {
+            return Err(ErrorCode::SQE_FIELD);
+        }
+        Phase::try_from(sqe.phase)?;
+        let unless = |used: bool, field: u32| if used { 0 } else { field };
+        let unused = u32::from(sqe.reserved)
+            | sqe.wqe_tail
+            | unless(kind != TransferKind::Local, u32::from(sqe.channel))
+            | unless(notify.is_some(), sqe.notify)
+            | unless(reduces, u32::from(sqe.dtype | sqe.reduce));
+        if unused != 0 {
             return Err(ErrorCode::SQE_FIELD);
         }
         Ok(Self {

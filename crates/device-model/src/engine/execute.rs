@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use wire::npu::{self, Access, Protocol};
-use wire::{Command, Cqe, Engine as Mover, ErrorCode, Sqe, SqeFlags, Transfer, TransferKind};
+use wire::{Control, Cqe, Engine as Mover, ErrorCode, Sqe, SqeFlags, Transfer, TransferKind};
 
 use super::slots::Hold;
 use super::tables::{self, Channel, Limits};
@@ -60,9 +60,17 @@ impl Device<'_> {
         if reports && !self.books.completions.has_room(window) {
             return Ok(Step::Held(Hold::Completion));
         }
-        let step = match Command::parse(sqe) {
-            Ok((command, _)) => self.carry_out(&command, moved),
-            Err(code) => Err(code.into()),
+        // Signals are most of all entries, and small: they stay in registers when they are no variant of a transfer.
+        let step = if sqe.is_transfer() {
+            match Transfer::parse(sqe) {
+                Ok(transfer) => self.transfer(&transfer, moved),
+                Err(code) => Err(code.into()),
+            }
+        } else {
+            match Control::parse(sqe) {
+                Ok(control) => self.control(control),
+                Err(code) => Err(code.into()),
+            }
         };
         match step {
             Ok(step) => {
@@ -77,27 +85,22 @@ impl Device<'_> {
     }
 
     #[inline]
-    fn carry_out(&mut self, command: &Command, moved: &mut u64) -> Result<Step, Failure> {
+    fn control(&mut self, control: Control) -> Result<Step, Failure> {
         let Site { fabric, npu, window } = self.site;
-        match *command {
-            Command::Transfer(ref transfer) => {
-                if !self.transfer(transfer, moved)? {
-                    return Ok(Step::Held(Hold::Transfer));
-                }
-            }
-            Command::Record { notify } => self.record_on(*npu, window, notify)?,
-            Command::Wait { notify } => {
+        match control {
+            Control::Record { notify } => self.record_on(*npu, window, notify)?,
+            Control::Wait { notify } => {
                 if !tables::try_wait(window, notify)? {
                     return Ok(Step::Held(Hold::Notify(notify)));
                 }
                 self.books.counters.waits += 1;
             }
-            Command::RecordPeer { channel, notify } => {
+            Control::RecordPeer { channel, notify } => {
                 let channel = in_server(tables::channel(fabric, *npu, channel)?)?;
                 self.record_at(&channel, notify)?;
             }
-            Command::RecordHost { notify } => self.record_host(notify)?,
-            Command::Post { channel, wqe_tail } => {
+            Control::RecordHost { notify } => self.record_host(notify)?,
+            Control::Post { channel, wqe_tail } => {
                 if !self.post(channel, wqe_tail)? {
                     return Ok(Step::Held(Hold::Transfer));
                 }
@@ -107,7 +110,7 @@ impl Device<'_> {
     }
 
     #[inline]
-    fn transfer(&mut self, transfer: &Transfer, moved: &mut u64) -> Result<bool, Refusal> {
+    fn transfer(&mut self, transfer: &Transfer, moved: &mut u64) -> Result<Step, Failure> {
         let &Transfer { kind, engine, reduction, mut src, dst, len, notify } = transfer;
         if core::mem::take(&mut self.books.flip_token) {
             src.token ^= 1 << 31;
@@ -128,9 +131,9 @@ impl Device<'_> {
             TransferKind::Read { .. } => (far(src, Access::PEER_READ), near(dst, Access::WRITE)),
         };
         let own = if engine == Mover::Aicpu { Limits::AICPU } else { Limits::SDMA };
-        let limits = link.as_ref().map_or(own, |link| link.limits);
+        let limits = link.as_ref().map_or(own, Channel::limits);
         if !self.perform(&Move { src, dst, len, reduction, limits }, moved)? {
-            return Ok(false);
+            return Ok(Step::Held(Hold::Transfer));
         }
         let counters = &mut self.books.counters;
         match (kind, link) {
@@ -141,7 +144,7 @@ impl Device<'_> {
             (TransferKind::Read { .. }, Some(link)) => counters.count_received(link.protocol, len),
             _ => counters.local_bytes += len,
         }
-        Ok(true)
+        Ok(Step::Done)
     }
 
     /// Performs a transfer, or the next piece of it; returns whether it is done.

@@ -91,7 +91,7 @@ impl Device<'_> {
         let window = &self.site.window;
         let near = |operand: Operand, need| End { window, operand, need };
         let far = |operand: Operand, need| End { window: channel.peer, operand, need };
-        let limits = channel.limits;
+        let limits = channel.limits();
         match *request {
             WorkRequest::Write { local, remote, len, reduction, notify } => {
                 let (src, dst) = (near(local, Access::READ), far(remote, Access::PEER_WRITE));

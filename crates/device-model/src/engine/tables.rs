@@ -67,7 +67,24 @@ pub(super) struct Channel<'a> {
     pub(super) peer: &'a Window,
     pub(super) protocol: Protocol,
     pub(super) queue: u16,
-    pub(super) limits: Limits,
+    slot: ChannelSlot,
+}
+
+impl Channel<'_> {
+    /// Returns what both the engine of its protocol and this link can do.
+    #[inline]
+    pub(super) fn limits(&self) -> Limits {
+        let engine = match self.protocol {
+            Protocol::Hccs => Limits::SDMA,
+            Protocol::Roce => Limits::ROCE,
+            Protocol::Ub => Limits::UB,
+        };
+        Limits {
+            max_len: engine.max_len.min(self.slot.max_len),
+            reduce_types: engine.reduce_types & self.slot.reduce_types,
+            reduce_ops: engine.reduce_ops & self.slot.reduce_ops,
+        }
+    }
 }
 
 /// What one engine or link can move at most.
@@ -101,28 +118,13 @@ impl Limits {
         reduce_types: npu::ub::REDUCE_TYPES,
         reduce_ops: npu::ub::REDUCE_OPS,
     };
-
-    /// What both the engine of a protocol and this link can do.
-    #[inline]
-    fn of(slot: &ChannelSlot, protocol: Protocol) -> Self {
-        let engine = match protocol {
-            Protocol::Hccs => Self::SDMA,
-            Protocol::Roce => Self::ROCE,
-            Protocol::Ub => Self::UB,
-        };
-        Self {
-            max_len: engine.max_len.min(slot.max_len),
-            reduce_types: engine.reduce_types & slot.reduce_types,
-            reduce_ops: engine.reduce_ops & slot.reduce_ops,
-        }
-    }
 }
 
 /// Returns a connected channel of an NPU.
 ///
 /// # Errors
 /// `SQE_CHANNEL` when there is none of that number, `LINK_DOWN` when the link is cut.
-#[inline]
+#[inline(always)]
 pub(super) fn channel(fabric: &Fabric, npu: u32, index: u16) -> Result<Channel<'_>, ErrorCode> {
     if u64::from(index) >= npu::MAX_CHANNELS {
         return Err(ErrorCode::SQE_CHANNEL);
@@ -138,8 +140,7 @@ pub(super) fn channel(fabric: &Fabric, npu: u32, index: u16) -> Result<Channel<'
     if fabric.links().is_cut(npu, slot.peer_npu) {
         return Err(ErrorCode::LINK_DOWN);
     }
-    let limits = Limits::of(&slot, protocol);
-    Ok(Channel { peer_npu: slot.peer_npu, peer, protocol, queue: slot.queue, limits })
+    Ok(Channel { peer_npu: slot.peer_npu, peer, protocol, queue: slot.queue, slot })
 }
 
 /// Sets a notify of an NPU.

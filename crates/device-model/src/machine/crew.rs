@@ -97,7 +97,9 @@ impl Crew {
         let gate = Arc::new(Gate::default());
         let start = |index| {
             let (gate, floor) = (Arc::clone(&gate), Arc::clone(floor));
-            thread::Builder::new().name(format!("npu-helper-{index}")).spawn(move || help(&gate, &floor)).ok()
+            let turn = Turn::new(index + 1, helpers + 1, floor.fabric().npus());
+            let life = move || help(&gate, &floor, turn);
+            thread::Builder::new().name(format!("npu-helper-{index}")).spawn(life).ok()
         };
         let helpers = (0..helpers).map_while(start).collect();
         Self { gate, helpers }
@@ -113,6 +115,12 @@ impl Crew {
                 Instant::now()
             });
         Shift { crew: self, opened, bytes: 0, total: 0 }
+    }
+
+    /// Returns the turn of a caller.
+    #[inline]
+    pub(super) fn turn(&self, floor: &Floor) -> Turn {
+        Turn::new(0, self.helpers.len() + 1, floor.fabric().npus())
     }
 
     fn open(&self) {
@@ -209,8 +217,7 @@ impl Drop for Shift<'_> {
 }
 
 /// The life of a helper.
-fn help(gate: &Gate, floor: &Floor) {
-    let mut turn = Turn::default();
+fn help(gate: &Gate, floor: &Floor, mut turn: Turn) {
     let mut turns = 0_u32;
     let mut since = Instant::now();
     while !gate.quit.load(Ordering::Relaxed) {

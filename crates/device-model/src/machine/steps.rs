@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use super::Pace;
-use super::visit::{Floor, Unit};
+use super::visit::Floor;
 use crate::engine::{Budget, tables};
 use crate::simulation::Simulation;
 
@@ -110,7 +110,7 @@ fn step(floor: &Floor, simulation: &Simulation, npu: u32, what: u8) -> bool {
     let mut unit = floor.lock(npu);
     let (event, detail) = match what {
         0 => {
-            if !poll(&mut unit) {
+            if !unit.poll() {
                 return false;
             }
             (Event::Polled, 0)
@@ -143,11 +143,6 @@ fn step(floor: &Floor, simulation: &Simulation, npu: u32, what: u8) -> bool {
     true
 }
 
-fn poll(unit: &mut Unit) -> bool {
-    let Unit { engine, aicpu } = unit;
-    engine.has_aicpu() && aicpu.as_mut().is_some_and(|aicpu| aicpu.poll())
-}
-
 /// Lets time pass until something can happen; returns false when nothing ever will.
 fn jump(floor: &Floor, simulation: &Simulation, limit: Option<u64>) -> bool {
     let clock = simulation.clock();
@@ -159,7 +154,7 @@ fn jump(floor: &Floor, simulation: &Simulation, limit: Option<u64>) -> bool {
         for npu in npus {
             let mut unit = floor.lock(npu);
             (0..IDLE_POLLS).for_each(|_| {
-                poll(&mut unit);
+                unit.poll();
             });
         }
     }

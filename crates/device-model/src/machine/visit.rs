@@ -2,7 +2,9 @@
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+
+use spin::{Mutex, MutexGuard};
 
 use super::Aicpu;
 use crate::engine::{Budget, Engine};
@@ -20,13 +22,22 @@ pub(super) struct Unit {
     pub(super) aicpu: Option<Box<dyn Aicpu>>,
 }
 
+impl Unit {
+    /// Lets the kernel do some work, and returns whether it did any.
+    #[inline]
+    pub(super) fn poll(&mut self) -> bool {
+        self.engine.has_aicpu() && self.aicpu.as_mut().is_some_and(|aicpu| aicpu.poll())
+    }
+}
+
 impl fmt::Debug for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unit").field("engine", &self.engine).field("aicpu", &self.aicpu.is_some()).finish()
     }
 }
 
-/// One NPU, on cache lines of its own.
+/// One NPU, on cache lines of its own. Visits are short, often without a rival, and many: the lock is one that is let go
+/// with a plain store.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Place {
@@ -53,10 +64,23 @@ pub(super) struct Work {
     pub(super) busy: bool,
 }
 
-/// Where a thread is in its round over the NPUs.
-#[derive(Debug, Default)]
+/// Where a thread looks for NPUs. Each starts at a home of its own and goes down from there, so that an NPU tends to stay
+/// on the core that has its data, and in trees, whose roots are low, children come before their parents.
+#[derive(Debug)]
 pub(super) struct Turn {
-    next: u32,
+    home: u32,
+    /// The NPU to go on with: it has used up its budget.
+    unfinished: Option<u32>,
+}
+
+impl Turn {
+    /// Returns the turn of one of `threads` threads that share `npus` NPUs.
+    pub(super) fn new(index: usize, threads: usize, npus: u32) -> Self {
+        let left = npus as usize * (threads - index) / threads;
+        // CAST: at most `npus`.
+        let home = u32::try_from(left).unwrap_or(npus).max(1) - 1;
+        Self { home, unfinished: None }
+    }
 }
 
 impl Floor {
@@ -83,7 +107,14 @@ impl Floor {
 
     /// Waits for an NPU. A kernel that panicked while it was polled leaves an engine that is still consistent.
     pub(super) fn lock(&self, npu: u32) -> MutexGuard<'_, Unit> {
-        self.places[npu as usize].unit.lock().unwrap_or_else(PoisonError::into_inner)
+        let unit = &self.places[npu as usize].unit;
+        loop {
+            if let Some(unit) = unit.try_lock() {
+                return unit;
+            }
+            // Whoever has it may move megabytes before it lets go.
+            thread::yield_now();
+        }
     }
 
     /// Returns the lowest NPU that stopped at an error.
@@ -109,25 +140,27 @@ impl Floor {
     pub(super) fn pass(&self, turn: &mut Turn, bytes: u64) -> Work {
         let mut work = Work::default();
         let npus = self.fabric.npus();
+        let below = |npu: u32| npu.checked_sub(1).unwrap_or(npus - 1);
+        let mut from = turn.unfinished.take().unwrap_or(turn.home);
         let mut visits = 0;
         while visits < npus
             && work.bytes < MUCH
-            && let Some(npu) = self.fabric.signals().take(turn.next % npus)
+            && let Some(npu) = self.fabric.signals().take(from)
         {
             visits += 1;
-            turn.next = npu;
-            if !self.visit(npu, bytes, &mut work) {
-                turn.next = npu + 1;
-            }
+            turn.unfinished = self.visit(npu, bytes, &mut work).then_some(npu);
+            from = turn.unfinished.unwrap_or(below(npu));
         }
         if visits == 0 {
-            for step in 0..npus {
-                self.visit((turn.next % npus + step) % npus, bytes, &mut work);
+            for _ in 0..npus {
+                self.visit(from, bytes, &mut work);
+                from = below(from);
                 if work.bytes >= MUCH {
+                    // The others first, the next time.
+                    turn.unfinished = Some(from);
                     break;
                 }
             }
-            turn.next = turn.next % npus + 1;
         }
         work
     }
@@ -136,29 +169,43 @@ impl Floor {
     #[inline]
     fn visit(&self, npu: u32, bytes: u64, work: &mut Work) -> bool {
         let place = &self.places[npu as usize];
-        let mut unit = match place.unit.try_lock() {
-            Ok(unit) => unit,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                // Whoever has it may be past what the signal was about.
-                self.fabric.signals().mark(npu);
-                work.busy = true;
-                return false;
-            }
+        let Some(mut unit) = place.unit.try_lock() else {
+            // Whoever has it may be past what the signal was about.
+            self.fabric.signals().mark(npu);
+            work.busy = true;
+            return false;
         };
-        let Unit { engine, aicpu } = &mut *unit;
-        let polled = engine.has_aicpu() && aicpu.as_mut().is_some_and(|aicpu| aicpu.poll());
+        let polled = unit.poll();
         let budget = Budget { descriptors: DESCRIPTORS_PER_VISIT, bytes, piece: u64::MAX };
-        let progress = engine.drain(budget);
+        let progress = unit.engine.drain(budget);
+        // As a rule it has done all it had to, and need not be visited again for that.
+        let goes_on = polled && unit.poll();
         work.progress |= polled || progress.executed != 0;
         work.bytes += progress.bytes;
-        if engine.has_failed() && !place.failed.swap(true, Ordering::AcqRel) {
+        if unit.engine.has_failed() && !place.failed.swap(true, Ordering::AcqRel) {
             self.failures.fetch_add(1, Ordering::AcqRel);
         }
         let exhausted = progress.executed >= budget.descriptors || progress.bytes >= budget.bytes;
-        if polled || exhausted {
+        if goes_on || exhausted {
             self.fabric.signals().mark(npu);
         }
         exhausted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Turn;
+
+    #[test]
+    fn homes_are_spread_over_the_npus() {
+        let homes = |threads, npus| {
+            (0..threads).map(|index| Turn::new(index, threads, npus).home).collect::<Vec<_>>()
+        };
+        assert_eq!(homes(1, 8), [7]);
+        assert_eq!(homes(2, 8), [7, 3]);
+        assert_eq!(homes(3, 8), [7, 4, 1]);
+        assert_eq!(homes(4, 2), [1, 0, 0, 0], "more threads than NPUs");
+        assert_eq!(homes(2, 1), [0, 0]);
     }
 }

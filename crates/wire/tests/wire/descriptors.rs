@@ -1,7 +1,7 @@
 //! Descriptors: what is emitted parses back, what parses was emitted, and every refusal has its code.
 
 use aicpu_wire::{
-    Command, DataType, Descriptor, DeviceAddr, Engine, ErrorCode, Labels, Operand, Phase, ReduceOp,
+    Command, Control, DataType, Descriptor, DeviceAddr, Engine, ErrorCode, Labels, Operand, Phase, ReduceOp,
     Reduction, Sqe, SqeFlags, Transfer, TransferKind, WorkRequest, Wqe,
 };
 use proptest::prelude::*;
@@ -156,6 +156,68 @@ fn a_submission_entry_is_refused_with_its_code() {
     }
     let remote_core = |sqe: &mut Sqe| (sqe.opcode, sqe.flags) = (Sqe::WRITE, 0b101);
     assert_eq!(sqe_error(remote_core), Some(field), "core that writes to a peer");
+}
+
+#[test]
+fn a_transfer_is_no_control_and_a_control_no_transfer() {
+    let opcode = ErrorCode::SQE_OPCODE;
+    for (name, command) in samples::commands() {
+        let sqe = command.emit(samples::labels());
+        let halves = (Transfer::parse(&sqe), Control::parse(&sqe));
+        let is_transfer = matches!(command, Command::Transfer(_));
+        assert_eq!(sqe.is_transfer(), is_transfer, "{name}");
+        assert_eq!(
+            (halves.0.err(), halves.1.err()),
+            if is_transfer { (None, Some(opcode)) } else { (Some(opcode), None) }
+        );
+    }
+}
+
+#[test]
+fn a_control_is_refused_for_every_field_that_it_does_not_use() {
+    let controls = [
+        Command::Record { notify: 9 },
+        Command::Wait { notify: 9 },
+        Command::RecordHost { notify: 9 },
+        Command::RecordPeer { channel: 3, notify: 9 },
+        Command::Post { channel: 3, wqe_tail: 5 },
+    ];
+    let field = ErrorCode::SQE_FIELD;
+    let unused: [Fault<Sqe>; 9] = [
+        ("source", |sqe| sqe.src = 1 << 63, field),
+        ("destination", |sqe| sqe.dst = 1, field),
+        ("length", |sqe| sqe.len = 1 << 40, field),
+        ("source token", |sqe| sqe.src_token = 1 << 31, field),
+        ("destination token", |sqe| sqe.dst_token = 1, field),
+        ("data type", |sqe| sqe.dtype = 4, field),
+        ("reduction", |sqe| sqe.reduce = 1, field),
+        ("reserved byte", |sqe| sqe.reserved = 128, field),
+        ("flag of a transfer", |sqe| sqe.flags |= SqeFlags::REDUCE.bits(), field),
+    ];
+    for command in controls {
+        let sqe = command.emit(samples::labels());
+        assert!(Control::parse(&sqe).is_ok(), "{command:?}");
+        for (name, change, code) in unused {
+            let mut changed = sqe;
+            change(&mut changed);
+            assert_eq!(Control::parse(&changed), Err(code), "{command:?} with a {name}");
+        }
+        let has = |channel: bool, notify: bool, tail: bool| {
+            let mut changed = sqe;
+            (changed.channel, changed.notify) = (u16::from(channel) << 15, u32::from(notify) << 31);
+            changed.wqe_tail = u32::from(tail) << 31;
+            Control::parse(&changed).is_ok()
+        };
+        let (channel, notify, tail) = match command {
+            Command::RecordPeer { .. } => (true, true, false),
+            Command::Post { .. } => (true, false, true),
+            _ => (false, true, false),
+        };
+        assert_eq!(
+            (has(true, false, false), has(false, true, false), has(false, false, true)),
+            (channel, notify, tail)
+        );
+    }
 }
 
 #[test]
