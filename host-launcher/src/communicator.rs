@@ -152,7 +152,8 @@ pub struct Communicator<'c> {
     pub(crate) config: Config,
     pub(crate) identity: Identity,
     pub(crate) ranks: Vec<RankState>,
-    resources: HashMap<Kind, Resources>,
+    /// In the order of first use: a few, so that looking through them is faster than hashing.
+    resources: Vec<(Kind, Resources)>,
     retired: Vec<Resources>,
     /// What each program has on every rank, by the program's number.
     programs: HashMap<u32, Vec<RankProgram>>,
@@ -198,7 +199,7 @@ impl<'c> Communicator<'c> {
             config,
             identity,
             ranks,
-            resources: HashMap::new(),
+            resources: Vec::new(),
             retired: Vec::new(),
             programs: HashMap::new(),
             vectors: Vec::new(),
@@ -243,9 +244,15 @@ impl<'c> Communicator<'c> {
         self.resources_on(rank).find_map(|resources| resources.set_notify(npu))
     }
 
+    /// What has been created for operations of this kind.
+    fn resources_for(&self, operation: &Operation) -> Option<&Resources> {
+        let key = operation.kind();
+        self.resources.iter().find(|(kind, _)| *kind == key).map(|(_, resources)| resources)
+    }
+
     /// Everything that has been created and not yet given back.
     fn all_resources(&self) -> impl Iterator<Item = &Resources> {
-        self.resources.values().chain(&self.retired)
+        self.resources.iter().map(|(_, resources)| resources).chain(&self.retired)
     }
 
     /// Returns the kernel's answers to what of a rank has been posted, `None` where there is none yet.

@@ -88,6 +88,8 @@ pub(crate) struct RankResources {
     threads: Vec<QueueId>,
     /// Each run of notifies that was taken.
     notifies: Vec<Range<u32>>,
+    /// The same, neighbours joined: what is looked at after every operation.
+    notified: Vec<Range<u32>>,
     channels: Vec<u16>,
     entries: (Vec<ThreadEntry>, Vec<ChannelEntry>),
     /// Entries of each ring.
@@ -102,6 +104,7 @@ impl RankResources {
             start_base: 0,
             threads: Vec::new(),
             notifies: Vec::new(),
+            notified: Vec::new(),
             channels: Vec::new(),
             entries: (Vec::new(), Vec::new()),
             depth,
@@ -136,6 +139,10 @@ impl RankResources {
     fn notifies(&mut self, npu: &Npu, count: u32) -> Result<u32> {
         let range = npu.alloc_notifies(count).map_err(driver)?;
         self.notifies.push(range.clone());
+        match self.notified.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.notified.push(range.clone()),
+        }
         Ok(range.start)
     }
 
@@ -171,7 +178,7 @@ impl RankResources {
 
     /// Returns the first notify that is set, and the peer that sets it, `None` for this rank itself.
     pub(crate) fn set_notify(&self, npu: &Npu) -> Option<(u32, Option<u32>)> {
-        let notify = self.notifies.iter().cloned().find_map(|range| npu.first_set(range))?;
+        let notify = self.notified.iter().cloned().find_map(|range| npu.first_set(range))?;
         let of = |channel: &&ChannelEntry| {
             (channel.local_notify..channel.local_notify + CHANNEL_NOTIFIES).contains(&notify)
         };

@@ -46,7 +46,7 @@ impl Communicator<'_> {
     #[must_use]
     pub fn budget(&self, operation: &Operation, rank: u32) -> Budget {
         let (cluster, wanted) = (self.cluster, self.scratch_for(operation));
-        if self.resources.get(&operation.kind()).is_some_and(|resources| resources.scratch.len >= wanted) {
+        if self.resources_for(operation).is_some_and(|resources| resources.scratch.len >= wanted) {
             return Budget::default();
         }
         let needs = operation.needs(self.size(), &cluster.topology().groups());

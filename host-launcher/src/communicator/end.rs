@@ -31,7 +31,7 @@ impl Communicator<'_> {
 
     /// Gives back everything but the identity.
     pub(super) fn release(&mut self) -> Result<()> {
-        let resources = self.resources.drain().map(|(_, resources)| resources);
+        let resources = self.resources.drain(..).map(|(_, resources)| resources);
         resources.chain(self.retired.drain(..)).try_for_each(|resources| resources.free(self.cluster))?;
         for (_, ranks) in self.programs.drain() {
             (0..).zip(&ranks).try_for_each(|(rank, own)| own.free(self.cluster, rank))?;

@@ -139,7 +139,7 @@ impl Communicator<'_> {
     ) -> Result<(templates::Plan, templates::Tables<'a>)> {
         let (shape, tables) = self.planned(operation, rank, is_in_place(args))?;
         let own = self.resources_of(rank, operation)?;
-        let scratch_len = self.resources.get(&operation.kind()).map_or(0, |resources| resources.scratch.len);
+        let scratch_len = self.resources_for(operation).map_or(0, |resources| resources.scratch.len);
         let threads = u16::try_from(own.threads().len()).unwrap_or(u16::MAX);
         let shape = Shape { scratch_len, threads, ..shape };
         let plan = templates::Plan::new(&shape, &tables).map_err(|error| refused(operation, error))?;
@@ -219,13 +219,14 @@ impl Communicator<'_> {
         operation.check_file(self.size())?;
         let key = operation.kind();
         let wanted = self.scratch_for(operation);
-        if self.resources.get(&key).is_some_and(|resources| resources.scratch.len >= wanted) {
+        let known = self.resources.iter().position(|(kind, _)| *kind == key);
+        if known.is_some_and(|index| self.resources[index].1.scratch.len >= wanted) {
             return Ok(());
         }
         self.check_memory(operation)?;
         // More scratch than before: the old context stays until destruction, nothing refers to it any more.
-        if let Some(old) = self.resources.remove(&key) {
-            self.retired.push(old);
+        if let Some(index) = known {
+            self.retired.push(self.resources.remove(index).1);
         }
         let needs = operation.needs(self.size(), &self.cluster.topology().groups());
         let resources =
@@ -233,7 +234,7 @@ impl Communicator<'_> {
         self.set_up.channels += resources.channels() as u64;
         self.set_up.contexts += u64::from(self.size());
         self.set_up.scratch_bytes += wanted;
-        self.resources.insert(key, resources);
+        self.resources.push((key, resources));
         Ok(())
     }
 
@@ -314,8 +315,7 @@ impl Communicator<'_> {
 
     /// Returns what a rank has for an operation that has been prepared.
     pub(crate) fn resources_of(&self, rank: u32, operation: &Operation) -> Result<&RankResources> {
-        let resources = self.resources.get(&operation.kind());
-        let own = resources.and_then(|resources| resources.ranks.get(rank as usize));
+        let own = self.resources_for(operation).and_then(|resources| resources.ranks.get(rank as usize));
         own.ok_or_else(|| Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist"))
     }
 }

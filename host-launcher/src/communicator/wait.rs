@@ -41,17 +41,23 @@ impl Communicator<'_> {
         // A helper may have carried out the last task after this thread looked at the clock.
         let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
         let done = settled && matches!(outcome, Outcome::Done | Outcome::Deadline);
-        let failure = if done && is_agreed && !self.is_refused() {
+        let completed = self.completed();
+        let failure = if done && is_agreed && completed.iter().all(|own| own.status.code == 0) {
             // All ranks are done with the same, and may still have done it too early: a signal too many may even have
             // ended an operation before all its threads were done. Once nothing is under way any more, none may be left.
-            let until = self.cluster.clock().now().checked_add(SETTLE);
-            self.cluster.machine().run_until(|| self.is_at_rest(), until);
-            diagnosis::left_over(self, self.cluster.clock().since(started))
+            if !self.is_at_rest() {
+                let until = self.cluster.clock().now().checked_add(SETTLE);
+                self.cluster.machine().run_until(|| self.is_at_rest(), until);
+            }
+            diagnosis::left_over(self, started)
         } else {
             Some(diagnosis::explain(self, started))
         };
         match failure {
-            None => Ok(self.collect()),
+            None => {
+                self.ranks.iter_mut().for_each(|state| state.in_flight.clear());
+                Ok(completed)
+            }
             Some(error) => {
                 self.poisoned = true;
                 Err(error)
@@ -241,13 +247,11 @@ impl Communicator<'_> {
         snapshots.iter().map(|snapshot| snapshot.write_to(folder)).collect()
     }
 
-    fn collect(&mut self) -> Vec<Completed> {
+    /// Returns the kernels' answers to what is in flight.
+    fn completed(&self) -> Vec<Completed> {
         let mut completed = Vec::with_capacity(self.ranks.iter().map(|state| state.in_flight.len()).sum());
-        for (rank, state) in (0..).zip(&mut self.ranks) {
-            let npu = self.cluster.npu(rank);
-            let answers =
-                state.in_flight.drain(..).filter_map(|launched| npu.status(launched.ticket.number()?));
-            completed.extend(answers.map(|status| Completed { rank, status }));
+        for rank in 0..self.size() {
+            completed.extend(self.answers(rank).flatten().map(|status| Completed { rank, status }));
         }
         completed
     }
@@ -262,7 +266,7 @@ fn is_settled(cluster: &Cluster, rank: usize, state: &RankState) -> bool {
     let Some(last) = state.in_flight.back() else { return true };
     // CAST: ranks are counted in u32.
     let npu = cluster.npu(u32::try_from(rank).unwrap_or(u32::MAX));
-    let is_answered = || last.ticket.number().and_then(|ticket| npu.status(ticket)).is_some();
+    let is_answered = || last.ticket.number().is_some_and(|ticket| npu.has_answered(ticket));
     npu.host_notify_count(state.done_notify) >= last.done_at && is_answered()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! They make nobody wait, so no deadline shows them; the bytes may be wrong all the same, or will be.
 
-use core::time::Duration;
+use std::time::Instant;
 
 use wire::ErrorCode;
 
@@ -12,12 +12,13 @@ use crate::communicator::Communicator;
 use crate::error::Error;
 
 /// Returns why a result cannot be trusted although all ranks are done: somebody has sent a signal more than anybody has
-/// waited for, so some wait may have ended too early.
-pub(crate) fn left_over(comm: &Communicator<'_>, waited: Duration) -> Option<Error> {
+/// waited for, so some wait may have ended too early. `started` is when the host began to wait.
+pub(crate) fn left_over(comm: &Communicator<'_>, started: Instant) -> Option<Error> {
     let (rank, notify, peer) = (0..comm.size()).find_map(|rank| {
         let (notify, peer) = comm.set_notify(rank)?;
         Some((rank, notify, peer))
     })?;
+    let waited = comm.cluster.clock().since(started);
     let ranks = survey(comm, waited);
     let in_flight = ranks.iter().find(|own| own.host.rank == rank).and_then(|own| own.host.in_flight.last());
     let sequence = in_flight.map_or(0, |last| last.sequence);
