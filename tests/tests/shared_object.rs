@@ -10,6 +10,8 @@ mod fences;
 mod grid;
 #[path = "shared_object/inspect.rs"]
 mod inspect;
+#[path = "shared_object/listing.rs"]
+mod listing;
 #[path = "shared_object/plane.rs"]
 mod plane;
 #[path = "shared_object/programs.rs"]

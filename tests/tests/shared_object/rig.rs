@@ -145,7 +145,7 @@ impl Case {
         (types, ops, longest.min(self.longest))
     }
 
-    fn caps(&self) -> Caps {
+    pub(crate) fn caps(&self) -> Caps {
         let (reduce_types, reduce_ops, _) = self.link();
         Caps { reduce_types, reduce_ops, write_notify: self.protocol != Protocol::Roce }
     }
@@ -161,7 +161,7 @@ impl Case {
         self.operation.vector.as_ref().map_or(&[], |vector| vector.rows(self.rank))
     }
 
-    fn tables(&self) -> Tables<'_> {
+    pub(crate) fn tables(&self) -> Tables<'_> {
         Tables { vector: self.rows(), servers: &self.servers, pods: &[0], script: None }
     }
 
