@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use host_launcher::sim::{Limits, Scenario, Verdict, many, minimized, play, soak};
+use host_launcher::faults::Fault;
+use host_launcher::sim::{FaultPlan, Limits, Scenario, Verdict, many, minimized, play, soak};
 
 #[test]
 fn without_faults_every_byte_is_right() {
@@ -53,4 +54,23 @@ fn a_long_life_leaves_nothing_taken_and_wraps_its_counters() {
     // So few probes vary; `cargo xtask soak` has enough of them for 5 %.
     let [first, last] = done.probe_ns;
     assert!(first > 0 && last <= 2 * first, "{done:?}");
+}
+
+#[test]
+fn ranks_that_agree_on_another_operation_cannot_know() {
+    // Seeds of a campaign that took these for silent corruption.
+    for (seed, what) in [(22_330, "reduce"), (35_658, "count")] {
+        let fault = |rank| Fault::parse(&format!("mismatch:rank={rank},what={what}")).unwrap();
+        let lives = |faults| {
+            let faults = FaultPlan::Given(faults);
+            let limits =
+                Limits { ranks: Some(2), operations: Some(1), count: Some(1), faults, ..Limits::default() };
+            play(&Scenario::new(seed, &limits)).verdict
+        };
+        assert_eq!(lives(vec![fault(0), fault(1)]), Verdict::Undetectable, "seed {seed}");
+        assert!(
+            matches!(lives(vec![fault(0)]), Verdict::Reported(_)),
+            "seed {seed}: one rank alone is noticed"
+        );
+    }
 }

@@ -273,8 +273,8 @@ impl<'a> Script<'a> {
     ///
     /// # Errors
     /// The code, and for `SCRIPT_ENTRY` the number of the first entry at fault: `SCRIPT_FORMAT` for another magic,
-    /// version or length, `SCRIPT_DIGEST` for changed bytes, `SCRIPT_ENTRY` for one that says nothing or names a
-    /// place, part, peer, thread or notify that there is none of.
+    /// version or length, `SCRIPT_DIGEST` for changed bytes, `SCRIPT_ENTRY` for one that says nothing, names a
+    /// place, part, peer, thread or notify that there is none of, or has a field set that it does not use.
     pub fn new(header: &'a ScriptHeader, entries: &'a [ScriptEntry]) -> Result<Self, (ErrorCode, u64)> {
         let total = size_of::<ScriptHeader>() + size_of_val(entries);
         let sizes = (u32::try_from(entries.len()), u32::try_from(total));
@@ -358,7 +358,8 @@ impl Blocks {
     }
 
     fn allow(&self, header: &ScriptHeader, entry: &ScriptEntry) -> bool {
-        let Some(Instruction { thread, action, .. }) = entry.instruction() else { return false };
+        let Some(said) = entry.instruction() else { return false };
+        let Instruction { thread, action, .. } = said;
         let place = |place: Place| match place.memory {
             Memory::Input => place.index < self.0[0],
             Memory::Output => place.index < self.0[1],
@@ -378,7 +379,8 @@ impl Blocks {
             Action::Signal { thread: told, notify } => told < header.threads && notify < notifies(told),
             Action::Wait { notify } => notify < notifies(u16::from(thread)),
         };
-        may && u16::from(thread) < header.threads && (entry.reserved, entry.reserved1) == (0, 0)
+        // What an entry does not use is zero: one task has one entry.
+        may && u16::from(thread) < header.threads && said.entry() == *entry
     }
 }
 

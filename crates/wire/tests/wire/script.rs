@@ -61,6 +61,9 @@ fn each_fault_has_its_code_also_under_a_right_digest() {
     );
     assert_eq!(refused(&|_, entries| entries[10].reserved1 = 1), entry(10), "reserved");
     assert_eq!(refused(&|_, entries| entries[0].memory = 0x30), entry(0), "no buffer");
+    // Found by the fuzz target: a task has one entry, so what it does not use is zero.
+    assert_eq!(refused(&|_, entries| entries[4].dst = 35), entry(4), "place of a signal to a peer");
+    assert_eq!(refused(&|_, entries| entries[0].other = 1), entry(0), "peer of a copy");
     let (header, mut entries) = script();
     entries[0].part ^= 1;
     assert_eq!(Script::new(&header, &entries).unwrap_err(), (ErrorCode::SCRIPT_DIGEST, 0), "changed since");
