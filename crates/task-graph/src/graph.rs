@@ -217,6 +217,14 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
         }
     }
 
+    /// Returns the newest descriptor of a queue.
+    #[inline]
+    pub(crate) fn last_mut(&mut self, queue: QueueIndex) -> Option<&mut Descriptor> {
+        let chain = self.chains.get(usize::from(queue.0))?;
+        let at = (chain.len as usize).checked_sub(1)? % BLOCK_ENTRIES;
+        self.blocks.get_mut(chain.last as usize)?.entries.get_mut(at)
+    }
+
     /// Appends a descriptor to a queue. Its task lane is filled in: the index within this graph.
     #[inline(always)]
     pub(crate) fn push(

@@ -12,6 +12,8 @@ use wire::{
 use crate::encode::{Resources, channel_notify};
 use crate::graph::{Block, QueueIndex, TaskGraph};
 use crate::pattern::{Pattern, end};
+use crate::region::whole_granules;
+use crate::sink::write_singly;
 use crate::{Caps, ChannelNotify, Part, Rank, RegionId, Span, Task, TaskSink, ThreadId, WriteBatch};
 
 /// Records the tasks of one rank.
@@ -19,7 +21,8 @@ use crate::{Caps, ChannelNotify, Part, Rank, RegionId, Span, Task, TaskSink, Thr
 pub struct Recorder<'a, S> {
     graph: &'a mut TaskGraph<S>,
     resources: Resources<'a>,
-    labels: Labels,
+    phase: Phase,
+    step: u16,
 }
 
 /// A transfer between this rank and a peer, before the protocol has been looked at.
@@ -44,21 +47,20 @@ impl PeerTransfer {
 impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
     /// Makes a recorder that appends to `graph`, which the caller has cleared.
     pub fn new(graph: &'a mut TaskGraph<S>, resources: Resources<'a>) -> Self {
-        let labels = Labels {
-            task: 0,
-            phase: Phase::Start,
-            step: 0,
-            peer: Sqe::NO_PEER,
-            timeout_ms: 0,
-            complete: false,
-        };
-        Self { graph, resources, labels }
+        Self { graph, resources, phase: Phase::Start, step: 0 }
     }
 
     /// The labels of the next descriptor: its index within the graph is its task id.
     #[inline(always)]
     fn labels(&self, peer: u16) -> Labels {
-        Labels { task: u64::from(self.graph.len()), peer, ..self.labels }
+        Labels {
+            task: u64::from(self.graph.len()),
+            phase: self.phase,
+            step: self.step,
+            peer,
+            timeout_ms: 0,
+            complete: false,
+        }
     }
 
     #[inline(always)]
@@ -262,7 +264,7 @@ impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
     }
 
     fn mark(&mut self, phase: Phase, step: u16) {
-        (self.labels.phase, self.labels.step) = (phase, step);
+        (self.phase, self.step) = (phase, step);
         if phase == Phase::Run {
             self.graph.steps = self.graph.steps.max(step.saturating_add(1));
         }
@@ -322,23 +324,15 @@ impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
         check_peer(batch.dst, batch.peer)?;
         self.resources.thread(thread)?;
         let (channel, _) = self.resources.channel(batch.peer)?;
-        let over_pair = Protocol::try_from(channel.protocol)?.uses_queue_pair();
+        if Protocol::try_from(channel.protocol)?.uses_queue_pair() {
+            return write_singly(self, thread, batch, parts);
+        }
         let mut writes = Writes::new(self, thread, channel, batch)?;
-        let mut last: Option<Part> = None;
-        for part in parts.filter(|part| part.len > 0) {
-            if let Some(part) = last.replace(part) {
-                if over_pair || part.len > channel.max_len {
-                    self.task(thread, &batch.task(part, None))?;
-                } else {
-                    writes.push(self, part)?;
-                }
-            }
+        for part in parts {
+            writes.push(self, part)?;
         }
-        writes.finish(self);
-        let fused = last.is_some() && self.caps(batch.peer).write_notify;
-        if let Some(part) = last {
-            self.task(thread, &batch.task(part, fused.then_some(batch.then)))?;
-        }
+        let fused = self.caps(batch.peer).write_notify && writes.count > 0;
+        writes.finish(self, channel, fused.then_some(batch.then));
         if fused { Ok(()) } else { self.channel_record(thread, batch.peer, batch.then) }
     }
 }
@@ -346,20 +340,27 @@ impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
 /// The writes of a batch: one descriptor to copy, with four lanes to fill in.
 struct Writes {
     queue: QueueIndex,
+    transfer: Transfer,
+    labels: Labels,
     descriptor: Descriptor,
     number: u16,
+    /// Longest of one transfer, bytes.
+    most: u64,
+    count: u32,
     ends: [u64; 2],
     pattern: Pattern,
 }
 
 impl Writes {
+    // Inlined: returned through memory, its pieces would be loaded whole before they are there.
+    #[inline(always)]
     fn new<S: DerefMut<Target = [Block]>>(
         recorder: &mut Recorder<'_, S>,
         thread: ThreadId,
         channel: &ChannelEntry,
         batch: &WriteBatch,
     ) -> Result<Self, ErrorCode> {
-        let command = Command::Transfer(Transfer {
+        let transfer = Transfer {
             kind: TransferKind::Write { channel: channel.index },
             engine: Engine::Sdma,
             reduction: batch.reduction,
@@ -367,33 +368,54 @@ impl Writes {
             dst: Operand::default(),
             len: 0,
             notify: None,
-        });
+        };
         let pattern = Pattern::Sqe { src: Some(batch.src), dst: Some(batch.dst) };
-        let descriptor = Descriptor::from(command.emit(recorder.labels(label_of(batch.peer))));
+        let labels = recorder.labels(label_of(batch.peer));
+        let descriptor = Descriptor::from(Command::Transfer(transfer).emit(labels));
         let number = recorder.graph.patterns.intern(pattern, [0; 2])?;
-        Ok(Self { queue: QueueIndex(thread.0), descriptor, number, ends: [0; 2], pattern })
+        let (queue, most) = (QueueIndex(thread.0), channel.max_len);
+        Ok(Self { queue, transfer, labels, descriptor, number, most, count: 0, ends: [0; 2], pattern })
     }
 
+    /// Writes a part, in as many pieces as the engine needs.
     #[inline(always)]
     fn push<S: DerefMut<Target = [Block]>>(
         &mut self,
         recorder: &mut Recorder<'_, S>,
-        part: Part,
+        mut part: Part,
     ) -> Result<(), ErrorCode> {
-        let [head, _, _, _, _, tokens, signal, launch] = self.descriptor.lanes;
-        let task = u64::from(recorder.graph.len());
-        let lanes = [head, task, part.src, part.dst, part.len, tokens, signal, launch];
-        for (end, start) in self.ends.iter_mut().zip([part.src, part.dst]) {
-            *end = (*end).max(start.saturating_add(part.len));
+        while part.len > 0 {
+            let len = if part.len > self.most { whole_granules(self.most) } else { part.len };
+            let [head, _, _, _, _, tokens, signal, launch] = self.descriptor.lanes;
+            let task = u64::from(recorder.graph.len());
+            let lanes = [head, task, part.src, part.dst, len, tokens, signal, launch];
+            for (end, start) in self.ends.iter_mut().zip([part.src, part.dst]) {
+                *end = (*end).max(start.saturating_add(len));
+            }
+            recorder.graph.push(self.queue, Descriptor { lanes }, self.number)?;
+            self.count += 1;
+            part = Part { dst: part.dst + len, src: part.src + len, len: part.len - len };
         }
-        recorder.graph.kinds.transfers += 1;
-        recorder.graph.push(self.queue, Descriptor { lanes }, self.number)
+        Ok(())
     }
 
-    /// Notes how far the writes reach.
-    fn finish<S: DerefMut<Target = [Block]>>(self, recorder: &mut Recorder<'_, S>) {
+    /// Notes how far the writes reach, and lets the last one set a notify.
+    #[inline(always)]
+    fn finish<S: DerefMut<Target = [Block]>>(
+        self,
+        recorder: &mut Recorder<'_, S>,
+        channel: &ChannelEntry,
+        then: Option<ChannelNotify>,
+    ) {
+        recorder.graph.kinds.transfers += self.count;
         // The pattern exists, so this finds it.
         let _ = recorder.graph.patterns.intern(self.pattern, self.ends);
+        let Some(last) = recorder.graph.last_mut(self.queue).filter(|_| then.is_some()) else { return };
+        let notify = then.map(|notify| channel_notify(channel.remote_notify, notify));
+        let notifying = Command::Transfer(Transfer { notify, ..self.transfer }).emit(self.labels);
+        let [head, _, _, _, _, _, signal, _] = Descriptor::from(notifying).lanes;
+        let [_, task, src, dst, len, tokens, _, launch] = last.lanes;
+        last.lanes = [head, task, src, dst, len, tokens, signal, launch];
     }
 }
 

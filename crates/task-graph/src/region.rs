@@ -149,12 +149,18 @@ impl Span {
     #[inline]
     #[must_use]
     pub fn split_off(&mut self, most: u64) -> Self {
-        // No engine's limit is below one granule.
-        let len = (most - most % TRANSFER_GRANULE).max(TRANSFER_GRANULE).min(self.len);
+        let len = whole_granules(most).min(self.len);
         let front = self.part(0, len);
         *self = self.part(len, self.len - len);
         front
     }
+}
+
+/// Returns the longest piece of whole granules that is not above an engine's limit, which is never below one.
+#[inline]
+pub(crate) const fn whole_granules(most: u64) -> u64 {
+    let whole = most - most % TRANSFER_GRANULE;
+    if whole == 0 { TRANSFER_GRANULE } else { whole }
 }
 
 /// Prints `output[128..256]`, bytes.

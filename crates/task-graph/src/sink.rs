@@ -92,21 +92,34 @@ pub trait TaskSink {
         thread: ThreadId,
         batch: &WriteBatch,
         parts: impl Iterator<Item = Part>,
-    ) -> Result<(), ErrorCode> {
-        let mut last = None;
-        for part in parts.filter(|part| part.len > 0) {
-            if let Some(part) = last.replace(part) {
-                self.task(thread, &batch.task(part, None))?;
-            }
+    ) -> Result<(), ErrorCode>
+    where
+        Self: Sized,
+    {
+        write_singly(self, thread, batch, parts)
+    }
+}
+
+/// Hands the writes of a batch over one task at a time.
+pub(crate) fn write_singly<S: TaskSink>(
+    sink: &mut S,
+    thread: ThreadId,
+    batch: &WriteBatch,
+    parts: impl Iterator<Item = Part>,
+) -> Result<(), ErrorCode> {
+    let mut last = None;
+    for part in parts.filter(|part| part.len > 0) {
+        if let Some(part) = last.replace(part) {
+            sink.task(thread, &batch.task(part, None))?;
         }
-        let fused = last.is_some() && self.caps(batch.peer).write_notify;
-        if let Some(part) = last {
-            self.task(thread, &batch.task(part, fused.then_some(batch.then)))?;
-        }
-        if fused {
-            Ok(())
-        } else {
-            self.task(thread, &Task::ChannelRecord { peer: batch.peer, notify: batch.then })
-        }
+    }
+    let fused = last.is_some() && sink.caps(batch.peer).write_notify;
+    if let Some(part) = last {
+        sink.task(thread, &batch.task(part, fused.then_some(batch.then)))?;
+    }
+    if fused {
+        Ok(())
+    } else {
+        sink.task(thread, &Task::ChannelRecord { peer: batch.peer, notify: batch.then })
     }
 }

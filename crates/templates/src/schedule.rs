@@ -127,7 +127,8 @@ impl Schedule {
         }
     }
 
-    #[inline]
+    // Inlined, so that a step and its reverse are written once, in place.
+    #[inline(always)]
     fn reduce_scatter(self, step: u32) -> Step {
         let (member, members) = (self.member, self.core);
         match self.algorithm {
