@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::context::MAX_RANKS;
 use crate::kernel::Fault;
+use crate::plans::Reach;
 
 /// The peers' user buffers of one launch, copied out of shared memory once.
 #[derive(Debug)]
@@ -25,8 +26,8 @@ impl PeerTables {
         Self { input: [NONE; MAX_RANKS], output: [NONE; MAX_RANKS], ranks: [0; 2] }
     }
 
-    /// Copies the tables that a launch names and checks that every peer's buffers are as long as `needs` (input and
-    /// output of a rank) says, so that no chunk can fail after another has been submitted.
+    /// Copies the tables that a launch names and checks that the peers' buffers are as long as `reach` says, so that no
+    /// chunk can fail after another has been submitted.
     ///
     /// # Errors
     /// `CONTEXT_ADDRESS` when a table lies outside the window, `BINDING_EXTENT` and the rank when a buffer is too
@@ -36,19 +37,19 @@ impl PeerTables {
         memory: &M,
         launch: &Launch,
         ranks: usize,
-        needs: impl Fn(usize) -> [u64; 2],
+        reach: Reach,
     ) -> Result<(), Fault> {
         let tables = [(&mut self.input, launch.input.peers), (&mut self.output, launch.output.peers)];
-        for (((table, at), loaded), which) in tables.into_iter().zip(&mut self.ranks).zip([0, 1]) {
+        for (((table, at), loaded), bytes) in tables.into_iter().zip(&mut self.ranks).zip(reach.bytes) {
             *loaded = 0;
             if at.0 == 0 {
                 continue;
             }
             let rows = table.get_mut(..ranks).ok_or(ErrorCode::CONTEXT_CAPACITY)?;
             memory.read(at, rows.as_mut_bytes())?;
+            let is_reached = |rank: usize| reach.only.is_none_or(|only| only as usize == rank); // CAST: u32 fits.
             let short = |(rank, row): (usize, &PeerBuffer)| {
-                let [input, output] = needs(rank);
-                row.len < if which == 0 { input } else { output } || row.addr.checked_add(row.len).is_none()
+                (row.len < bytes && is_reached(rank)) || row.addr.checked_add(row.len).is_none()
             };
             if let Some(rank) = rows.iter().enumerate().position(short) {
                 return Err(Fault { code: ErrorCode::BINDING_EXTENT, detail: rank as u64 });

@@ -27,8 +27,8 @@ pub struct Surroundings<'a> {
     pub header: &'a ContextHeader,
     /// Its channels.
     pub channels: &'a [ChannelEntry],
-    /// Longest transfer that no engine splits, bytes.
-    pub longest: u64,
+    /// Size class of the plan, where it has one.
+    pub class: Option<SizeClass>,
 }
 
 /// Returns every reason why a launch passes by the cache.
@@ -60,8 +60,7 @@ pub fn of(
         return None;
     }
     // The field's cache knows sizes only.
-    let class = plan.size_class(around.longest);
-    let class = class.filter(|_| launch.cache == CacheMode::On).map(SizeClass::number);
+    let class = around.class.filter(|_| launch.cache == CacheMode::On).map(SizeClass::number);
     let shared = sizes.and_then(|sizes| {
         class.filter(|&number| sizes.shares(mixed(launch, features, number), launch.count))
     });

@@ -13,6 +13,7 @@ use zerocopy::IntoBytes;
 
 use crate::cache_key::Surroundings;
 use crate::kernel::Fault;
+use crate::plans::{Planned, Plans};
 
 /// Contexts that stay decoded; the least recently used gives way.
 pub const MAX_CONTEXTS: usize = 8;
@@ -38,6 +39,9 @@ pub(crate) struct OwnedContext {
     pods: Vec<u32, MAX_RANKS>,
     /// Longest transfer that no engine splits, bytes.
     longest: u64,
+    /// Bytes of the smallest scratch buffer.
+    scratch_len: u64,
+    plans: Plans,
     /// Set once a submission failed half-way; nothing is submitted any more.
     pub(crate) poisoned: bool,
     used: u64,
@@ -54,6 +58,8 @@ impl OwnedContext {
         servers: Vec::new(),
         pods: Vec::new(),
         longest: 0,
+        scratch_len: 0,
+        plans: Plans::new(),
         poisoned: false,
         used: 0,
     };
@@ -89,6 +95,7 @@ impl OwnedContext {
                 self.pods.push(region.rank).map_err(|_| FULL)?;
             }
         }
+        self.scratch_len = context.regions.iter().map(|region| region.len).min().unwrap_or(0);
         self.threads.extend_from_slice(context.threads).map_err(|_| FULL)?;
         self.regions.extend_from_slice(context.regions).map_err(|_| FULL)?;
         self.channels.extend_from_slice(context.channels).map_err(|_| FULL)?;
@@ -103,6 +110,7 @@ impl OwnedContext {
         self.rings.clear();
         self.servers.clear();
         self.pods.clear();
+        self.plans.clear();
         (self.poisoned, self.used) = (false, 0);
     }
 
@@ -128,9 +136,20 @@ impl OwnedContext {
         &self.regions
     }
 
-    /// Returns what cache keys depend on.
+    /// Returns what the cache key of the plan in use depends on.
     pub(crate) fn surroundings(&self) -> Surroundings<'_> {
-        Surroundings { header: &self.header, channels: &self.channels, longest: self.longest }
+        let class = self.planned().and_then(|planned| planned.class);
+        Surroundings { header: &self.header, channels: &self.channels, class }
+    }
+
+    /// Returns the plan in use.
+    pub(crate) fn planned(&self) -> Option<&Planned> {
+        self.plans.current()
+    }
+
+    /// Returns what plans for this context refer to, with what is attached to the launch, and the plans.
+    pub(crate) fn planning<'a>(&'a mut self, attached: &Tables<'a>) -> (Tables<'a>, &'a mut Plans) {
+        (Tables { servers: &self.servers, pods: &self.pods, ..*attached }, &mut self.plans)
     }
 
     /// Returns the resources.
@@ -148,16 +167,9 @@ impl OwnedContext {
         Tables { servers: &self.servers, pods: &self.pods, ..*attached }
     }
 
-    /// Returns the resources, how ranks are grouped and, apart from them, the rings.
-    pub(crate) fn split(&mut self) -> Result<(Resources<'_>, Tables<'_>, &mut [SubmissionRing]), ErrorCode> {
-        let context = Context {
-            header: &self.header,
-            threads: &self.threads,
-            regions: &self.regions,
-            channels: &self.channels,
-        };
-        let groups = Tables { servers: &self.servers, pods: &self.pods, ..Tables::default() };
-        Ok((Resources::new(context)?, groups, &mut self.rings))
+    /// Returns the rings: of the threads, then of the channels.
+    pub(crate) fn rings(&mut self) -> &mut [SubmissionRing] {
+        &mut self.rings
     }
 
     /// Returns the low 32 bits of the position a ring has reached.
@@ -174,6 +186,11 @@ impl OwnedContext {
     /// Returns the longest transfer that no engine splits, bytes.
     pub(crate) fn longest_transfer(&self) -> u64 {
         self.longest
+    }
+
+    /// Returns the bytes of the smallest scratch buffer.
+    pub(crate) fn scratch_len(&self) -> u64 {
+        self.scratch_len
     }
 
     /// Returns whether every link reduces while moving.

@@ -109,7 +109,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
     pub(crate) fn obtain(
         &mut self,
         job: &Job,
-        context: &mut OwnedContext,
+        context: &OwnedContext,
         attached: &Tables<'_>,
     ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
         self.put_back();
@@ -125,13 +125,13 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
     fn replay_or_record(
         &mut self,
         job: &Job,
-        context: &mut OwnedContext,
+        context: &OwnedContext,
         attached: &Tables<'_>,
     ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
-        let (plan, features) = (job.plan.as_ref(), job.features());
-        let wanted = plan.and_then(|plan| {
-            let around = context.surroundings();
-            cache_key::of(&job.launch, plan, &around, attached, features, Some(&mut self.sizes))
+        let planned = context.planned().filter(|_| job.is_planned());
+        let wanted = planned.and_then(|planned| {
+            let (around, features) = (context.surroundings(), job.features());
+            cache_key::of(&job.launch, &planned.plan, &around, attached, features, Some(&mut self.sizes))
         });
         if let Some(hit) = wanted.and_then(|wanted| self.directory.lookup(&wanted.key)) {
             // An entry that was just found can be pinned.
@@ -139,6 +139,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
             self.held = entry.map(|entry| Held { graph: hit.payload, entry: Some(entry) });
             return Ok((hit.payload, CacheOutcome::Hit));
         }
+        let plan = planned.map(|planned| &planned.plan);
         job.record(plan, context, attached, &mut self.recorder)?;
         let held = match (wanted, plan) {
             (None, _) | (_, None) => Held { graph: self.pages.pack(&self.recorder)?, entry: None },
@@ -176,7 +177,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         &mut self,
         job: &Job,
         plan: &Plan,
-        context: &mut OwnedContext,
+        context: &OwnedContext,
     ) -> Result<PackedGraph, ErrorCode> {
         let neighbour = plan
             .neighbour(context.longest_transfer(), &context.tables(&Tables::default()))

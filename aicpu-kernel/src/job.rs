@@ -19,12 +19,12 @@ use crate::kernel::Fault;
 /// Bit of the cache key: the graph ends with the start of the operation behind it, not with the host's done notify.
 const CHAINED: u32 = 1;
 
-/// An operation whose context is known.
-#[derive(Debug)]
+/// What is known of an operation whose context is.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
-    pub(crate) launch: Launch,
     pub(crate) context: usize,
-    pub(crate) plan: Result<Plan, Fault>,
+    /// Chunks of its plan, which is the context's in use, or why there is none.
+    pub(crate) plan: Result<u64, Fault>,
 }
 
 /// A launch that has been accepted.
@@ -33,9 +33,9 @@ pub(crate) struct Job {
     /// The operation in hand.
     pub(crate) launch: Launch,
     pub(crate) context: usize,
-    /// `None` for an operation that was refused: it is submitted all the same, without tasks of its own, so that the
-    /// start notify is consumed and the done notify recorded.
-    pub(crate) plan: Option<Plan>,
+    /// Chunks of the context's plan in use. `None` for an operation that was refused: it is submitted all the same,
+    /// without tasks of its own, so that the start notify is consumed and the done notify recorded.
+    chunks: Option<u64>,
     /// Index in the program of the operation behind the one in hand, and its start notify.
     pub(crate) behind: Option<(usize, u32)>,
     /// The next chunk of the operation to expand.
@@ -53,13 +53,18 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(first: Opened, behind: Option<(usize, u32)>, operations: usize, now_ns: u64) -> Self {
-        let Opened { launch, context, plan } = first;
+    pub(crate) fn new(
+        launch: Launch,
+        first: Opened,
+        behind: Option<(usize, u32)>,
+        operations: usize,
+        now_ns: u64,
+    ) -> Self {
         let status = Status { sequence: launch.sequence, ..Status::default() };
         let mut job = Self {
             launch,
-            context,
-            plan: None,
+            context: first.context,
+            chunks: first.plan.ok(),
             behind,
             operations,
             next: 0,
@@ -69,9 +74,8 @@ impl Job {
             started_ns: now_ns,
             was_held: false,
         };
-        match plan {
-            Ok(plan) => job.plan = Some(plan),
-            Err(fault) => job.refuse(fault),
+        if let Err(fault) = first.plan {
+            job.refuse(fault);
         }
         job
     }
@@ -80,10 +84,20 @@ impl Job {
     ///
     /// # Errors
     /// Why that one was refused.
-    pub(crate) fn proceed(&mut self, next: Opened, behind: Option<(usize, u32)>) -> Result<(), Fault> {
-        (self.launch, self.context, self.plan) = (next.launch, next.context, Some(next.plan?));
+    pub(crate) fn proceed(
+        &mut self,
+        launch: Launch,
+        next: Opened,
+        behind: Option<(usize, u32)>,
+    ) -> Result<(), Fault> {
+        (self.launch, self.context, self.chunks) = (launch, next.context, Some(next.plan?));
         (self.behind, self.next) = (behind, 0);
         Ok(())
+    }
+
+    /// Returns whether the operation in hand has a plan: the context's in use.
+    pub(crate) fn is_planned(&self) -> bool {
+        self.chunks.is_some()
     }
 
     /// Returns whether a chunk or an operation is left to expand.
@@ -109,7 +123,7 @@ impl Job {
     }
 
     fn chunks(&self) -> u64 {
-        self.plan.as_ref().map_or(0, Plan::chunks).max(1)
+        self.chunks.unwrap_or(0).max(1)
     }
 
     /// Returns whether nothing has been expanded yet, so that the job can still be refused.
@@ -128,7 +142,7 @@ impl Job {
 
     /// Turns this job into one that only tells the host that it is done, because of `fault`.
     pub(crate) fn refuse(&mut self, fault: Fault) {
-        (self.plan, self.behind) = (None, None);
+        (self.chunks, self.behind) = (None, None);
         (self.status.code, self.status.detail) = (fault.code.0, fault.detail);
     }
 
@@ -144,7 +158,7 @@ impl Job {
         vectors: &mut Vectors,
     ) -> Result<(), Fault> {
         let (launch, rank) = (&self.launch, context.header().rank);
-        let unit = self.plan.as_ref().map_or(0, Plan::unit_bytes);
+        let unit = context.planned().filter(|_| self.is_planned()).map_or(0, |planned| planned.unit);
         let base = LaunchBase {
             task: self.task_base(),
             timeout_ms: launch.timeout_ms,
@@ -188,19 +202,18 @@ impl Job {
     pub(crate) fn record<S: DerefMut<Target = [Block]>>(
         &self,
         plan: Option<&Plan>,
-        context: &mut OwnedContext,
+        context: &OwnedContext,
         attached: &Tables<'_>,
         graph: &mut TaskGraph<S>,
     ) -> Result<(), ErrorCode> {
         graph.clear();
-        let (resources, groups, _) = context.split()?;
-        let mut recorder = Recorder::new(graph, resources);
+        let mut recorder = Recorder::new(graph, context.resources()?);
         if self.next == 0 {
             recorder.mark(Phase::Start, 0);
             recorder.task(ThreadId::MAIN, &Task::WaitStart)?;
         }
         if let Some(plan) = plan.filter(|plan| self.next < plan.chunks()) {
-            let tables = Tables { servers: groups.servers, pods: groups.pods, ..*attached };
+            let tables = context.tables(attached);
             let structure = check::structure(plan, &tables)?;
             let mut checked = Checked::new(&structure, &mut recorder);
             plan.emit(self.next, &tables, &mut checked)?;

@@ -32,11 +32,14 @@ mod context;
 mod graphs;
 mod job;
 mod kernel;
+mod plans;
+mod port;
 mod program;
 mod request;
 mod script;
 mod sizes;
 mod submit;
+mod work;
 
 pub use calls::{CallKernel, CustomOperator, TapePage, Tapes, serve_custom};
 pub use context::{MAX_CONTEXTS, MAX_RANKS, MAX_THREADS};

@@ -1,12 +1,13 @@
 //! What a launch asks for, checked against its context: sizes, aliasing, notifies, and the plan.
 
-use templates::{Extents, Plan, PlanError, Shape, Tables};
-use wire::ErrorCode;
+use templates::{Plan, PlanError, Shape, Tables};
 use wire::context::ThreadEntry;
 use wire::launch::{Launch, OpKind, Staging, VectorRow};
+use wire::{ErrorCode, Reduction};
 
 use crate::context::OwnedContext;
 use crate::kernel::Fault;
+use crate::plans::{Planned, Reach};
 
 /// Checks that the start notify belongs to the context's main thread: on any other the kernel may not wait.
 ///
@@ -23,37 +24,58 @@ pub(crate) fn check_start(launch: &Launch, context: &OwnedContext) -> Result<(),
     }
 }
 
-/// A plan, and what it needs of the peers' buffers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Planned {
-    pub(crate) plan: Plan,
-    extents: Extents,
-}
-
-impl Planned {
-    /// Returns the bytes of a peer's input and output that are touched.
-    pub(crate) fn needs(&self, peer: usize) -> [u64; 2] {
-        let shape = self.plan.shape();
-        if shape.staging == Staging::Scratch {
-            // Work in scratch leaves the peers' user buffers alone.
-            return [0; 2];
-        }
-        let elements = self.extents.of_peer(shape, u32::try_from(peer).unwrap_or(u32::MAX));
-        // The extents' own check has seen that these products fit.
-        elements.map(|elements| elements.saturating_mul(shape.dtype.size_bytes()))
-    }
-}
-
-/// Checks a launch against its context and plans it. `attached` is what its address of rows or script holds.
+/// Checks a launch against its context and plans it: the plan is the context's in use then. `attached` is what its
+/// address of rows or script holds.
 ///
 /// # Errors
 /// `LAUNCH_*` for buffers, root, vector and notifies, `PLAN_*` for what cannot be expanded, with the size needed as
 /// detail.
-pub(crate) fn plan(launch: &Launch, context: &OwnedContext, attached: &Tables<'_>) -> Result<Planned, Fault> {
+pub(crate) fn plan<'a>(
+    launch: &Launch,
+    context: &'a mut OwnedContext,
+    attached: &Tables<'a>,
+) -> Result<&'a Planned, Fault> {
+    let asked = shape(launch, context);
+    // The start notify lies behind the main thread's first, which are the template's.
+    let start = context.threads().first().map_or(0, |main| launch.start_notify - main.notify_base);
+    let check_notifies = |plan: &Plan| match start < u32::from(plan.main_notifies()) {
+        true => Err(Fault { code: ErrorCode::LAUNCH_NOTIFY, detail: u64::from(launch.start_notify) }),
+        false => Ok(()),
+    };
+    let longest = context.longest_transfer();
+    let (tables, plans) = context.planning(attached);
+    // What is attached is not part of a shape.
+    if attached.vector.is_empty()
+        && attached.script.is_none()
+        && let Some(at) = plans.find(&asked)
+        && let Some(known) = plans.get(at)
+        && check_buffers(launch, &asked, known.own, attached.vector)? == known.plan.shape().in_place
+    {
+        check_notifies(&known.plan)?;
+        return plans.take(at).ok_or(ErrorCode::PLAN_INTERNAL.into());
+    }
+    let refused = |error: PlanError| Fault { code: error.code, detail: error.need };
+    let extents = asked.extents(&tables).map_err(refused)?;
+    // The extents' own check has seen that these products fit.
+    let bytes = |elements: [u64; 2]| elements.map(|count| count.saturating_mul(asked.dtype.size_bytes()));
+    let own = bytes(extents.own);
+    let in_place = check_buffers(launch, &asked, own, attached.vector)?;
+    let plan = Plan::new(&Shape { in_place, ..asked }, &tables).map_err(refused)?;
+    check_notifies(&plan)?;
+    let reach = match (launch.staging, extents.only_root(&asked)) {
+        // Work in scratch leaves the peers' user buffers alone.
+        (Staging::Scratch, _) => Reach::default(),
+        (Staging::Direct, only) => Reach { bytes: bytes(extents.peer), only },
+    };
+    let (chunks, unit, class) = (plan.chunks(), plan.unit_bytes(), plan.size_class(longest));
+    let at = plans.keep(Planned { asked, plan, chunks, unit, class, own, reach });
+    plans.take(at).ok_or(ErrorCode::PLAN_INTERNAL.into())
+}
+
+/// What a launch asks for in a context; that its buffers are in place is not known yet.
+fn shape(launch: &Launch, context: &OwnedContext) -> Shape {
     let header = context.header();
-    let scratch_len = context.regions().iter().map(|region| region.len).min().unwrap_or(0);
-    let reduction = wire::Reduction { dtype: launch.dtype, op: launch.reduce };
-    let mut shape = Shape {
+    Shape {
         op: launch.op,
         algorithm: launch.algorithm,
         levels: launch.levels,
@@ -64,26 +86,13 @@ pub(crate) fn plan(launch: &Launch, context: &OwnedContext, attached: &Tables<'_
         count: launch.count,
         dtype: launch.dtype,
         reduce: launch.reduce,
-        scratch_len,
+        scratch_len: context.scratch_len(),
         threads: u16::try_from(context.threads().len()).unwrap_or(u16::MAX),
-        inline_reduce: context.reduces_inline(reduction),
+        inline_reduce: context.reduces_inline(Reduction { dtype: launch.dtype, op: launch.reduce }),
         in_place: false,
         chunk: launch.chunk,
         piece: launch.piece,
-    };
-    let tables = context.tables(attached);
-    let refused = |error: PlanError| Fault { code: error.code, detail: error.need };
-    let extents = shape.extents(&tables).map_err(refused)?;
-    // The extents' own check has seen that these products fit.
-    let own = extents.own.map(|elements| elements.saturating_mul(shape.dtype.size_bytes()));
-    shape.in_place = check_buffers(launch, &shape, own, attached.vector)?;
-    let plan = Plan::new(&shape, &tables).map_err(refused)?;
-    // The main thread's first notifies are the template's; the start notify lies behind them.
-    let start = context.threads().first().map_or(0, |main| launch.start_notify - main.notify_base);
-    if start < u32::from(plan.main_notifies()) {
-        return Err(Fault { code: ErrorCode::LAUNCH_NOTIFY, detail: u64::from(launch.start_notify) });
     }
-    Ok(Planned { plan, extents })
 }
 
 /// Checks that the buffers are large enough and do not overlap by accident; returns whether they are in place.

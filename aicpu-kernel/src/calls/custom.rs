@@ -12,6 +12,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::handles::{Lists, LoadedHandles};
 use crate::bindings::{LaunchBindings, PeerTables};
 use crate::kernel::Fault;
+use crate::plans::Reach;
 
 /// Words of the largest context that a custom operator is launched with: 8 KiB.
 const CONTEXT_WORDS: usize = 1024;
@@ -55,7 +56,7 @@ pub fn serve_custom<M: SharedMemory, P: DataPlane>(
         Context::parse(bytes).map_err(|error| Fault { code: error.code, detail: u64::from(error.offset) })?;
     let (rank, ranks) = (context.header.rank, context.header.ranks);
     let mut peers = PeerTables::new();
-    peers.load(memory, &launch, ranks as usize, |_| [0; 2])?; // CAST: u32 fits usize.
+    peers.load(memory, &launch, ranks as usize, Reach::default())?; // CAST: u32 fits usize.
     let mut handles = LoadedHandles::new();
     let mut lists = Lists::new(param);
     let [threads, channels] =

@@ -11,10 +11,11 @@ use wire::{DeviceAddr, ErrorCode};
 use super::operation::Operation;
 use crate::bindings::{LaunchBindings, LoadedVector, PeerTables};
 use crate::context::{ContextTable, OwnedContext};
-use crate::kernel::{Fault, attached};
+use crate::kernel::Fault;
 use crate::program::LoadedProgram;
 use crate::request;
 use crate::script::LoadedScript;
+use crate::work::attached;
 
 /// An operation whose context is known.
 pub(super) struct Opened {
@@ -87,7 +88,7 @@ impl Desk {
         let launch = self.launch(posted, index)?;
         let index = self.find(memory, &launch)?;
         let Self { contexts, vector, script, peers, .. } = self;
-        let context = contexts.view(index)?;
+        let context = contexts.get(index)?;
         if context.poisoned {
             return Err(ErrorCode::CONTEXT_STALE.into());
         }
@@ -97,9 +98,7 @@ impl Desk {
             .load(memory, &launch, ranks)
             .and_then(|()| script.load(memory, &launch))
             .and_then(|()| request::plan(&launch, context, &attached(vector, script, &launch)))
-            .and_then(|planned| {
-                peers.load(memory, &launch, ranks, |peer| planned.needs(peer)).map(|()| planned.plan)
-            });
+            .and_then(|planned| peers.load(memory, &launch, ranks, planned.reach).map(|()| planned.plan));
         Ok(Opened { launch, context: index, plan })
     }
 

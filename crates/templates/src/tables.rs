@@ -67,10 +67,16 @@ pub struct Extents {
 }
 
 impl Extents {
+    /// Returns the one rank whose buffers [`peer`](Self::peer) is about; `None` where it is about all.
+    #[must_use]
+    pub fn only_root(&self, shape: &Shape) -> Option<Rank> {
+        (shape.op == OpKind::Gather).then_some(shape.root)
+    }
+
     /// Returns the elements of the input and output of rank `peer` that may be touched.
     #[must_use]
     pub fn of_peer(&self, shape: &Shape, peer: Rank) -> [u64; 2] {
-        if shape.op == OpKind::Gather && peer != shape.root { [0; 2] } else { self.peer }
+        if self.only_root(shape).is_some_and(|root| root != peer) { [0; 2] } else { self.peer }
     }
 }
 

@@ -122,7 +122,7 @@ impl<'a> Observer<'a> {
         let around = Surroundings {
             header: &self.header,
             channels: &self.channels,
-            longest: machine.longest_transfer(),
+            class: plan.size_class(machine.longest_transfer()),
         };
         let (input, output) = operation.buffer_bytes(0, ranks)?;
         let launch = launch(&operation, self.policy, question.in_place, input, output);

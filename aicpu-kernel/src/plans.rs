@@ -1,0 +1,89 @@
+//! The plans of one context: a step that repeats is planned once.
+
+use heapless::Vec;
+use templates::{Plan, Shape, SizeClass};
+
+/// Plans kept per context: the operations of a training step that alternate on it.
+const KEPT: usize = 8;
+
+/// What an operation touches of its peers' user buffers, bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reach {
+    /// Of input and output.
+    pub(crate) bytes: [u64; 2],
+    /// The one rank that this is about; `None` for all.
+    pub(crate) only: Option<u32>,
+}
+
+/// A plan, and what follows from it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planned {
+    /// The shape that was asked for, before anybody looked whether the buffers are in place.
+    pub(crate) asked: Shape,
+    pub(crate) plan: Plan,
+    /// As [`Plan::chunks`].
+    pub(crate) chunks: u64,
+    /// As [`Plan::unit_bytes`].
+    pub(crate) unit: u64,
+    /// As [`Plan::size_class`].
+    pub(crate) class: Option<SizeClass>,
+    /// Bytes of this rank's input and output.
+    pub(crate) own: [u64; 2],
+    pub(crate) reach: Reach,
+}
+
+/// The plans made last, and the one in use.
+#[derive(Debug)]
+pub(crate) struct Plans {
+    list: Vec<Planned, KEPT>,
+    current: usize,
+    /// The one that gives way next.
+    next: usize,
+}
+
+impl Plans {
+    pub(crate) const fn new() -> Self {
+        Self { list: Vec::new(), current: 0, next: 0 }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+        (self.current, self.next) = (0, 0);
+    }
+
+    /// Returns the plan in use: the last that was [taken](Self::take).
+    pub(crate) fn current(&self) -> Option<&Planned> {
+        self.get(self.current)
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<&Planned> {
+        self.list.get(at)
+    }
+
+    /// Takes a plan into use.
+    pub(crate) fn take(&mut self, at: usize) -> Option<&Planned> {
+        self.current = at;
+        self.current()
+    }
+
+    /// Returns where the plan of a shape is; `None` when it is not known.
+    pub(crate) fn find(&self, asked: &Shape) -> Option<usize> {
+        // Most often it is the same as before, or one behind it.
+        let order = (self.current..self.list.len()).chain(0..self.current);
+        let is_it = |&at: &usize| self.get(at).is_some_and(|planned| planned.asked == *asked);
+        order.into_iter().find(is_it)
+    }
+
+    /// Keeps a plan, in the place of the one of the same shape where there is one; returns where it is.
+    pub(crate) fn keep(&mut self, planned: Planned) -> usize {
+        let free = if self.list.is_full() { self.next } else { self.list.len() };
+        let at = self.find(&planned.asked).unwrap_or(free);
+        match self.list.get_mut(at) {
+            Some(place) => *place = planned,
+            // There is room.
+            None => drop(self.list.push(planned)),
+        }
+        self.next = (at + 1) % KEPT;
+        at
+    }
+}
