@@ -65,7 +65,7 @@ pub(super) struct Work {
 }
 
 /// Where a thread looks for NPUs. Each starts at a home of its own and goes down from there, so that an NPU tends to stay
-/// on the core that has its data, and in trees, whose roots are low, children come before their parents.
+/// on the core that has its data.
 #[derive(Debug)]
 pub(super) struct Turn {
     home: u32,
