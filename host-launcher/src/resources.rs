@@ -1,6 +1,9 @@
 //! The resources of one communicator for one algorithm: threads, notifies, channels, and the context that names them.
 //!
-//! Made on first use and kept: later operations need no handshake, no registration and no new bytes on the device.
+//! Made on first use and kept: later operations need no handshake, no registration and no new bytes on the device. What
+//! an NPU has too little of is refused before anything is made (`quota`).
+
+mod quota;
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -311,6 +314,7 @@ impl Resources {
         scratch_len: u64,
         depth: u32,
     ) -> Result<Self> {
+        quota::check(cluster, needs, scratch_len, depth)?;
         let mut made = Self { ranks: Vec::new(), scratch: Scratch::new(cluster, scratch_len)? };
         match made.fill(cluster, identity, needs, depth) {
             Ok(()) => Ok(made),

@@ -12,6 +12,8 @@ mod groups;
 mod hierarchy;
 #[path = "collectives/oracle.rs"]
 mod oracle;
+#[path = "collectives/random.rs"]
+mod random;
 #[path = "collectives/set_up.rs"]
 mod set_up;
 #[path = "collectives/streams.rs"]

@@ -224,13 +224,13 @@ impl Communicator<'_> {
             return Ok(());
         }
         self.check_memory(operation)?;
+        let needs = operation.needs(self.size(), &self.cluster.topology().groups());
+        let resources =
+            Resources::create(self.cluster, &self.identity, &needs, wanted, self.config.queue_depth)?;
         // More scratch than before: the old context stays until destruction, nothing refers to it any more.
         if let Some(index) = known {
             self.retired.push(self.resources.remove(index).1);
         }
-        let needs = operation.needs(self.size(), &self.cluster.topology().groups());
-        let resources =
-            Resources::create(self.cluster, &self.identity, &needs, wanted, self.config.queue_depth)?;
         self.set_up.channels += resources.channels() as u64;
         self.set_up.contexts += u64::from(self.size());
         self.set_up.scratch_bytes += wanted;
