@@ -19,7 +19,7 @@ use serde_json::json;
 use wire::launch::OpKind;
 
 /// Servers and devices in each.
-const WORLDS: [(u32, u32); 7] = [(1, 2), (1, 4), (1, 8), (2, 2), (2, 8), (8, 1), (3, 5)];
+const WORLDS: [(u32, u32); 8] = [(1, 2), (1, 4), (1, 8), (2, 2), (2, 8), (8, 1), (3, 5), (4, 8)];
 /// Bytes per rank: powers of two, and sizes between them.
 const SIZES: [u64; 10] =
     [8, 1 << 10, 5_000, 16 << 10, 40_000, 100_000, 256 << 10, 1 << 20, 10_000_000, 64 << 20];
@@ -44,7 +44,7 @@ impl Case {
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let json = std::env::args().any(|argument| argument == "--json");
-    let mut worst: Option<Case> = None;
+    let (mut worst, mut sum) = (None::<Case>, 0.0);
     let (mut cases, mut naive_cases) = (0_u32, 0_u32);
     for name in Profile::names() {
         for (servers, devices) in WORLDS {
@@ -54,11 +54,18 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             for &op in OpKind::ALL {
                 // A barrier has one size.
                 let sizes = if op == OpKind::Barrier { &SIZES[..1] } else { &SIZES[..] };
-                for &bytes in sizes {
-                    let question = Question { op, count: bytes / 4, ..Question::default() };
-                    let case_name = format!("selection/{name}/{op}/{servers}x{devices}/{bytes}");
+                // In place, where that is something else: neither with a vector nor without data.
+                let places = if op.has_vector() || op == OpKind::Barrier { 1 } else { 2 };
+                let all = sizes.iter().flat_map(|&bytes| {
+                    [false, true].into_iter().take(places).map(move |place| (bytes, place))
+                });
+                for (bytes, in_place) in all {
+                    let question = Question { op, count: bytes / 4, in_place, ..Question::default() };
+                    let place = if in_place { "/in-place" } else { "" };
+                    let case_name = format!("selection/{name}/{op}/{servers}x{devices}/{bytes}{place}");
                     let case = case(&mut selector, &profile, &question, case_name)?;
                     cases += 1;
+                    sum += case.ratio();
                     naive_cases += u32::from(case.naive);
                     if json {
                         println!("{}", line(&case));
@@ -71,15 +78,16 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         }
     }
     let worst = worst.ok_or("no case")?;
-    let ratio = worst.ratio();
+    let (ratio, mean) = (worst.ratio(), sum / f64::from(cases));
     if json {
         let summary = json!({
-            "name": "selection", "ratio": ratio, "limit": LIMIT, "cases": cases, "naive_cases": naive_cases,
+            "name": "selection", "ratio": ratio, "mean": mean, "limit": LIMIT, "cases": cases, "naive_cases": naive_cases,
             "worst": worst.name,
         });
         println!("{summary}");
     } else {
         println!("{cases} cases, {naive_cases} of them against the naive simulation");
+        println!("mean   {mean:.4}");
         println!("worst  {ratio:.4} (at most {LIMIT})  {}", worst.name);
         println!("chosen {}, best {}", worst.chosen.0, worst.best.0);
     }
@@ -101,7 +109,10 @@ fn case(
         let modelled = row.time.map_or(u64::MAX, |time| time.total());
         let time = if naive {
             let operation = operation(question, ranks, row.candidate);
-            let chunks = selector.machine().tasks(&operation, false).map_err(|error| format!("{error:?}"))?;
+            let chunks = selector
+                .machine()
+                .tasks(&operation, question.in_place)
+                .map_err(|error| format!("{error:?}"))?;
             let time = chunks
                 .into_iter()
                 .try_fold(0_u64, |sum, chunk| Some(sum + naive::time(profile, &chunk.tasks)? * chunk.times));

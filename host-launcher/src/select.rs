@@ -124,6 +124,8 @@ pub struct Selector<'t> {
     machine: Machine<'t>,
     profile: Profile,
     settings: Settings,
+    /// An algorithm that was loaded as data.
+    file: Option<Arc<AlgorithmFile>>,
     /// Choices by question, the count replaced by that of its class.
     chosen: HashMap<Question, Choice>,
 }
@@ -133,7 +135,13 @@ impl<'t> Selector<'t> {
     #[must_use]
     pub fn new(topology: &'t Topology, profile: Profile, settings: &Settings) -> Self {
         let machine = Machine::new(topology, &profile, *settings.buffer_bytes.value());
-        Self { machine, profile, settings: settings.clone(), chosen: HashMap::new() }
+        Self { machine, profile, settings: settings.clone(), file: None, chosen: HashMap::new() }
+    }
+
+    /// Makes an algorithm that was loaded as data a candidate, for the operation and ranks that it is for.
+    #[must_use]
+    pub fn offering(self, file: Option<Arc<AlgorithmFile>>) -> Self {
+        Self { file, chosen: HashMap::new(), ..self }
     }
 
     /// Returns the machine that times are modelled on.
@@ -158,10 +166,7 @@ impl<'t> Selector<'t> {
         check_capacity(self.ranks())?;
         let class = Question { count: class(question.count), ..*question };
         if let Some(choice) = self.chosen.get(&class)
-            && self
-                .machine
-                .plan(&operation(question, self.ranks(), choice.candidate()), 0, question.in_place)
-                .is_ok()
+            && self.machine.plan(&self.operation(question, choice.candidate()), 0, question.in_place).is_ok()
         {
             return Ok(choice.clone());
         }
@@ -189,8 +194,15 @@ impl<'t> Selector<'t> {
     /// # Errors
     /// What planning refuses.
     pub fn time(&self, question: &Question, candidate: Candidate) -> Result<Parts> {
-        let operation = operation(question, self.ranks(), candidate);
+        let operation = self.operation(question, candidate);
         self.machine.time(&operation, question.in_place).map_err(|error| refused(&operation, error))
+    }
+
+    /// Returns the operation that is modelled, as [`operation`], with the file that is offered where that is the candidate.
+    #[must_use]
+    pub fn operation(&self, question: &Question, candidate: Candidate) -> Operation {
+        let file = self.file.clone().filter(|_| candidate.algorithm == Algorithm::File);
+        Operation { file, ..operation(question, self.ranks(), candidate) }
     }
 
     fn ranks(&self) -> u32 {

@@ -35,6 +35,9 @@ impl Demand {
     /// `PLAN_OP` for an algorithm that does not exist, or not for this operation.
     pub(super) fn of(question: &Question, topology: &Topology, settings: &Settings) -> Result<Option<Self>> {
         let op = question.op;
+        if question.algorithm == Some(Algorithm::File) {
+            return Ok(Some(Self { by: "--algo-file", allowed: vec![(Algorithm::File, OPEN)] }));
+        }
         if let Some(algorithm) = question.algorithm {
             if !templates::exists(op, algorithm) {
                 return Err(missing(op, algorithm));

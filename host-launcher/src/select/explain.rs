@@ -7,7 +7,7 @@ use wire::{ErrorCode, Reduction};
 use super::asked::existing_levels;
 use super::bound::{self, Bound};
 use super::parts::Parts;
-use super::{Candidate, Choice, Demand, Levels, Question, Selector, operation, why};
+use super::{Candidate, Choice, Demand, Levels, Question, Selector, why};
 use crate::communicator::refused;
 use crate::error::{Error, Result};
 
@@ -46,19 +46,30 @@ impl Explanation {
             built_in().partition(|algorithm| templates::exists(question.op, *algorithm));
         let mut failure = None;
         let leveled = existing_levels(selector.machine.topology()).len() > 1;
+        let file = selector.file.iter().map(|_| FILE);
         let mut rows: Vec<Row> = candidates(&exist, leveled, demand.as_ref())
             .into_iter()
+            .chain(file)
             .map(|candidate| {
-                let operation = operation(question, selector.ranks(), candidate);
-                let time = selector.machine.time(&operation, question.in_place);
+                let operation = selector.operation(question, candidate);
                 let unwanted = unwanted(question, demand.as_ref(), candidate);
+                // A file is for one operation of one number of ranks.
+                let other =
+                    (candidate == FILE).then(|| operation.check_file(selector.ranks()).err()).flatten();
+                let time = match other {
+                    Some(error) => Err((error.message().to_owned(), error)),
+                    None => selector
+                        .machine
+                        .time(&operation, question.in_place)
+                        .map_err(|error| (unplanned(selector, question, error), refused(&operation, error))),
+                };
                 let rejected = match &time {
-                    Err(error) => Some(unplanned(selector, question, *error)),
+                    Err((reason, _)) => Some(reason.clone()),
                     Ok(_) => unwanted.clone(),
                 };
                 // Of the two stagings the second, scratch, has the better reason.
-                if let (Err(error), None) = (&time, &unwanted) {
-                    failure = Some(refused(&operation, *error));
+                if let (Err((_, error)), None) = (&time, unwanted) {
+                    failure = Some(error.clone());
                 }
                 Row { candidate, time: time.ok(), rejected }
             })
@@ -99,6 +110,10 @@ impl Explanation {
         self.outcome.clone()
     }
 }
+
+/// The algorithm that was loaded as data: it works in scratch.
+const FILE: Candidate =
+    Candidate { algorithm: Algorithm::File, levels: [None; 4], staging: Staging::Scratch };
 
 /// Who is preferred among equals: the fewer steps wait for each other, the better links and helpers share the work.
 const PREFERENCE: [Algorithm; 8] = [
@@ -153,7 +168,8 @@ fn candidates(exist: &[Algorithm], leveled: bool, demand: Option<&Demand>) -> Ve
         let pairs = pairs.filter(|pair| *pair != (Algorithm::MeshTwoShot, Algorithm::Nhr));
         all.extend(pairs.map(|(inner, outer)| (Algorithm::TwoLevel, [Some(inner), Some(outer), None, None])));
     }
-    for asked in demand.iter().flat_map(|demand| &demand.allowed) {
+    let asked = demand.iter().flat_map(|demand| &demand.allowed);
+    for asked in asked.filter(|(algorithm, _)| *algorithm != Algorithm::File) {
         if !all.contains(asked) {
             all.push(*asked);
         }

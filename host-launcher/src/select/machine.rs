@@ -86,20 +86,31 @@ impl<'t> Machine<'t> {
     ) -> Result<Plan, PlanError> {
         let ranks = self.topology.ranks();
         let groups = self.topology.groups();
+        let tables = self.tables(operation, rank, in_place)?;
+        let own = || operation.shape(rank, ranks).needs(&groups).threads;
         let shape = Shape {
             scratch_len: operation.scratch(ranks, &groups, self.scratch),
-            threads: operation.shape(rank, ranks).needs(&groups).threads,
+            threads: tables.script.map_or_else(own, |script| script.header().threads),
             inline_reduce,
             in_place,
             ..operation.shape(rank, ranks)
         };
-        Plan::new(&shape, &self.tables(operation, rank))
+        Plan::new(&shape, &tables)
     }
 
     /// Returns what plans of one rank refer to.
-    #[must_use]
-    pub fn tables<'o>(&'o self, operation: &'o Operation, rank: u32) -> Tables<'o> {
-        Tables { vector: operation.rows(rank), ..self.topology.groups() }
+    ///
+    /// # Errors
+    /// Why the operation's algorithm file has no script for it.
+    pub fn tables<'o>(
+        &'o self,
+        operation: &'o Operation,
+        rank: u32,
+        in_place: bool,
+    ) -> Result<Tables<'o>, PlanError> {
+        let refused = |error: crate::Error| PlanError { code: error.code(), need: 0, limit: 0 };
+        let script = operation.script(rank, in_place).map_err(refused)?;
+        Ok(Tables { vector: operation.rows(rank), script, ..self.topology.groups() })
     }
 
     /// Returns the tasks of an operation, by chunks that differ.
@@ -116,7 +127,9 @@ impl<'t> Machine<'t> {
         distinct
             .into_iter()
             .filter(|&(_, times)| times > 0)
-            .map(|(index, times)| Ok(Chunk { tasks: self.expand(operation, &plans, index)?, times }))
+            .map(|(index, times)| {
+                Ok(Chunk { tasks: self.expand(operation, &plans, index, in_place)?, times })
+            })
             .collect()
     }
 
@@ -125,6 +138,7 @@ impl<'t> Machine<'t> {
         operation: &Operation,
         plans: &[Plan],
         chunk: u64,
+        in_place: bool,
     ) -> Result<Vec<Vec<Vec<Step>>>, PlanError> {
         let refused = |code| PlanError { code, need: 0, limit: 0 };
         (0..)
@@ -132,7 +146,7 @@ impl<'t> Machine<'t> {
             .zip(self.links.chunks(plans.len().max(1)))
             .map(|((rank, plan), links)| {
                 let mut tasks = Tasks::new(links);
-                plan.emit(chunk, &self.tables(operation, rank), &mut tasks).map_err(refused)?;
+                plan.emit(chunk, &self.tables(operation, rank, in_place)?, &mut tasks).map_err(refused)?;
                 Ok(tasks.into_threads())
             })
             .collect()

@@ -1,10 +1,15 @@
 //! What is chosen, and that choosing fast loses nothing.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use host_launcher::algorithm_file;
 use host_launcher::select::machine::Machine;
 use host_launcher::select::parts::Part;
 use host_launcher::select::profile::Profile;
-use host_launcher::select::{Explanation, Question, Selector, class};
+use host_launcher::select::{Explanation, Question, Row, Selector, class};
 use host_launcher::settings::Settings;
+use wire::ErrorCode;
 use wire::launch::{Algorithm, OpKind, Staging};
 
 use super::topology;
@@ -93,6 +98,45 @@ fn a_size_is_modelled_once_and_its_neighbours_share_the_choice() {
             }
         }
     }
+}
+
+/// A file is modelled by its own tasks, as everything else is.
+#[test]
+fn an_algorithm_from_a_file_is_a_candidate_among_others() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/algorithms/all-gather-mesh-8.xml");
+    let file = Arc::new(algorithm_file::read(Path::new(path)).unwrap());
+    let topology = topology(1, 8);
+    let profile = Profile::named("atlas-a2").unwrap();
+    let settings = Settings::default();
+    let offering = || Selector::new(&topology, profile.clone(), &settings).offering(Some(Arc::clone(&file)));
+    let question = Question { op: OpKind::AllGather, count: 1 << 20, ..Question::default() };
+    let explanation = offering().explain(&question).unwrap();
+    let rows = || explanation.rows.iter();
+    let own = rows().find(|row| row.candidate.algorithm == Algorithm::File).unwrap();
+    assert_eq!((own.rejected.as_deref(), own.candidate.staging), (None, Staging::Scratch));
+    let time = |row: &Row| row.time.unwrap().total();
+    // The last to end has waited for whole blocks over links, seven at most; for one in the built-in mesh.
+    let mesh = |row: &&Row| {
+        row.candidate.algorithm == Algorithm::MeshOneShot && row.candidate.staging == Staging::Scratch
+    };
+    let built_in = rows().find(mesh).unwrap();
+    let [own_bytes, block] = [own, built_in].map(|row| row.time.unwrap().of(Part::HccsBytes));
+    assert!(own_bytes % block == 0 && (1..=7).contains(&(own_bytes / block)), "{own_bytes} of {block}");
+    // Where only its staging is left, it is compared with what remains.
+    let fastest = rows().filter(|row| row.rejected.is_none()).map(time).min().unwrap();
+    assert!(time(own) >= fastest);
+    // Asked for by name, it is chosen; so it is by a selector that has nothing faster.
+    let asked = Question { algorithm: Some(Algorithm::File), ..question };
+    let choice = offering().choose(&asked).unwrap();
+    assert_eq!((choice.algorithm, choice.staging), (Algorithm::File, Staging::Scratch));
+    assert!(choice.why.starts_with("asked for by --algo-file, "), "{}", choice.why);
+    // For another operation, or other ranks, it is none.
+    let other = Question { op: OpKind::AllReduce, ..question };
+    let explanation = offering().explain(&other).unwrap();
+    let row = explanation.rows.iter().find(|row| row.candidate.algorithm == Algorithm::File).unwrap();
+    assert!(row.rejected.as_ref().unwrap().contains("all-gather"), "{:?}", row.rejected);
+    let refused = offering().choose(&Question { algorithm: Some(Algorithm::File), ..other }).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::ALGORITHM_MISMATCH);
 }
 
 #[test]

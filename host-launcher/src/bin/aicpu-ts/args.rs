@@ -109,6 +109,9 @@ pub(crate) struct OperationArgs {
     /// Algorithm from a file, MSCCL XML
     #[arg(long, value_name = "FILE", conflicts_with_all = ["algo", "staging", "levels"])]
     pub(crate) algo_file: Option<PathBuf>,
+    /// Algorithm from a file that is a candidate as the built-in ones are: chosen if its modelled time is the least
+    #[arg(long, value_name = "FILE", conflicts_with = "algo_file")]
+    pub(crate) offer_file: Option<PathBuf>,
     /// Work in a scratch buffer or directly in the users' buffers; default: the least modelled time
     #[arg(long, value_parser = parse_staging)]
     pub(crate) staging: Option<Staging>,
@@ -195,7 +198,7 @@ pub(crate) struct VerifyArgs {
     #[command(flatten)]
     pub(crate) operation: OperationArgs,
     /// Every algorithm and staging that carries the operation out
-    #[arg(long, conflicts_with_all = ["algo", "staging", "algo_file"])]
+    #[arg(long, conflicts_with_all = ["algo", "staging", "algo_file", "offer_file"])]
     pub(crate) all_algos: bool,
     /// Most elements of a chunk; default: as many as scratch holds
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -211,7 +214,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "PROFILE", conflicts_with = "cache")]
     pub(crate) profile: Vec<String>,
     /// Explain how launches fare at the task cache, one after the other
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["algo_file", "offer_file"])]
     pub(crate) cache: bool,
     /// Who decides what is recorded
     #[arg(long, value_enum, default_value_t = CachePolicy::Ours, requires = "cache")]

@@ -18,7 +18,7 @@ use wire::launch::Algorithm;
 
 use crate::args::ExplainArgs;
 use crate::output::Output;
-use crate::run::question;
+use crate::run::{file, question};
 use crate::topo::world;
 
 /// Profiles that are shown where none is named: the one `run` chooses by, and a product.
@@ -34,15 +34,16 @@ pub(crate) fn explain(args: &ExplainArgs, output: &mut Output) -> Result<()> {
         return cache::explain(args, &topology, &settings, output);
     }
     let question = question(&args.operation, &topology)?;
+    let file = file(&args.operation)?;
     let named: Vec<&str> = args.profile.iter().map(String::as_str).collect();
     let names = if named.is_empty() { &SHOWN[..] } else { &named };
     let profiles = names.iter().map(|name| Profile::named(name)).collect::<Result<Vec<_>>>()?;
     // Each on a thread of its own: with many ranks one takes a second.
     let explained = thread::scope(|scope| {
         let explain = |profile: Profile| {
-            let (topology, settings, question) = (&topology, &settings, &question);
+            let (topology, settings, question, file) = (&topology, &settings, &question, &file);
             scope.spawn(move || {
-                let selector = Selector::new(topology, profile.clone(), settings);
+                let selector = Selector::new(topology, profile.clone(), settings).offering(file.clone());
                 Ok((profile, selector.explain(question)?))
             })
         };

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use ::algorithm_file::AlgorithmFile;
 use comfy_table::{Table, presets};
 use host_launcher::algorithm_file;
 use host_launcher::cluster::{Aicpu, Cluster};
@@ -19,7 +20,7 @@ use host_launcher::topology::Topology;
 use host_launcher::{Error, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use wire::launch::{CacheMode, OpKind};
+use wire::launch::{Algorithm, CacheMode, OpKind};
 use wire::{ErrorCode, ReduceOp};
 
 use crate::args::{AicpuKind, OperationArgs, RunArgs};
@@ -96,10 +97,16 @@ pub(crate) fn question(args: &OperationArgs, topology: &Topology) -> Result<Ques
         reduce,
         root: args.root,
         in_place: args.in_place,
-        algorithm: args.algo,
+        algorithm: args.algo_file.as_ref().map(|_| Algorithm::File).or(args.algo),
         levels,
         staging: args.staging,
     })
+}
+
+/// Reads the algorithm file that is asked for or offered.
+pub(crate) fn file(args: &OperationArgs) -> Result<Option<Arc<AlgorithmFile>>> {
+    let path = args.algo_file.as_deref().or(args.offer_file.as_deref());
+    Ok(path.map(algorithm_file::read).transpose()?.map(Arc::new))
 }
 
 /// Turns the arguments into an operation and the reason for its algorithm; `profile` names the machine it is chosen for.
@@ -110,11 +117,14 @@ pub(crate) fn operation(
     settings: &Settings,
 ) -> Result<(Operation, String)> {
     let question = question(args, topology)?;
-    let file = args.algo_file.as_deref().map(algorithm_file::read).transpose()?.map(Arc::new);
+    let file = file(args)?;
     let choice = match &file {
-        Some(file) => Choice::of_file(file),
-        None => Selector::new(topology, Profile::named(profile)?, settings).choose(&question)?,
+        Some(file) if args.algo_file.is_some() => Choice::of_file(file),
+        _ => Selector::new(topology, Profile::named(profile)?, settings)
+            .offering(file.clone())
+            .choose(&question)?,
     };
+    let file = file.filter(|_| choice.algorithm == Algorithm::File);
     let Question { op, count, dtype, reduce, root, .. } = question;
     let vector = args.op.vector(args.seed, count, topology.ranks()).map(Arc::new);
     let operation = Operation {

@@ -110,7 +110,7 @@ impl<'a> Observer<'a> {
             Error::new(error.code, format!("{operation}: {message}"))
         };
         let machine = self.selector.machine();
-        let attached = machine.tables(&operation, 0);
+        let attached = machine.tables(&operation, 0, question.in_place).map_err(refused)?;
         let alone = machine.plan(&operation, 0, question.in_place).map_err(refused)?;
         let scratch = self.scratch.entry((algorithm, staging)).or_default();
         *scratch = alone.shape().scratch_len.max(*scratch);
