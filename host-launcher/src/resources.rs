@@ -314,7 +314,7 @@ impl Resources {
         scratch_len: u64,
         depth: u32,
     ) -> Result<Self> {
-        quota::check(cluster, needs, scratch_len, depth)?;
+        quota::check(cluster, needs)?;
         let mut made = Self { ranks: Vec::new(), scratch: Scratch::new(cluster, scratch_len)? };
         match made.fill(cluster, identity, needs, depth) {
             Ok(()) => Ok(made),

@@ -1,4 +1,5 @@
-//! What an algorithm needs on every rank, against what its NPU has left: refused before anything is created.
+//! What an algorithm needs on every rank, against what its NPU has left: refused before anything is created. Memory has a
+//! budget of its own (`communicator::budget`).
 
 use device_model::driver::Npu;
 use templates::Needs;
@@ -15,13 +16,12 @@ const FEWER: &str = "choose an algorithm with fewer threads (a ring has 1, NHR 2
 /// Checks that all ranks can have what is needed.
 ///
 /// # Errors
-/// `QUEUES_FULL`, `CHANNELS_FULL`, `NOTIFIES_FULL`, `DEVICE_MEMORY_FULL`: the first rank with too little, what it needs and
-/// what is left.
-pub(super) fn check(cluster: &Cluster, needs: &Needs, scratch: u64, depth: u32) -> Result<()> {
-    (0..cluster.topology().ranks()).try_for_each(|rank| on(cluster, rank, needs, scratch, depth))
+/// `QUEUES_FULL`, `CHANNELS_FULL`, `NOTIFIES_FULL`: the first rank with too little, what it needs and what is left.
+pub(super) fn check(cluster: &Cluster, needs: &Needs) -> Result<()> {
+    (0..cluster.topology().ranks()).try_for_each(|rank| on(cluster, rank, needs))
 }
 
-fn on(cluster: &Cluster, rank: u32, needs: &Needs, scratch: u64, depth: u32) -> Result<()> {
+fn on(cluster: &Cluster, rank: u32, needs: &Needs) -> Result<()> {
     let npu: &Npu = cluster.npu(rank);
     let usage = npu.usage();
     let (mut channels, mut pairs) = (0, 0);
@@ -32,11 +32,8 @@ fn on(cluster: &Cluster, rank: u32, needs: &Needs, scratch: u64, depth: u32) -> 
     let threads = u64::from(needs.threads);
     let subs = threads.saturating_sub(1) * u64::from(needs.sub_notifies);
     let own = u64::from(needs.main_notifies) + u64::from(START_NOTIFIES) + subs;
-    let queues = threads + pairs;
-    // What else is written, as the context, is small.
-    let memory = scratch + queues * u64::from(depth) * size_of::<wire::Descriptor>() as u64;
     let wanted = [
-        (ErrorCode::QUEUES_FULL, "queues", queues, MAX_QUEUES - usage.queues, FEWER),
+        (ErrorCode::QUEUES_FULL, "queues", threads + pairs, MAX_QUEUES - usage.queues, FEWER),
         (
             ErrorCode::CHANNELS_FULL,
             "channels",
@@ -50,13 +47,6 @@ fn on(cluster: &Cluster, rank: u32, needs: &Needs, scratch: u64, depth: u32) -> 
             own + channels * u64::from(CHANNEL_NOTIFIES),
             usage.free_notifies,
             FEWER,
-        ),
-        (
-            ErrorCode::DEVICE_MEMORY_FULL,
-            "bytes of device memory",
-            memory,
-            usage.free_bytes,
-            "lower HCCL_BUFFSIZE, or free buffers",
         ),
     ];
     match wanted.into_iter().find(|(_, _, need, left, _)| need > left) {
