@@ -171,7 +171,7 @@ pub(super) const DEFECTS: &[Defect] = &[
         file: "crates/wire/src/sqe.rs",
         right: "                sqe.len,\n                pair(sqe.src_token, sqe.dst_token),",
         wrong: "                sqe.len & 0xffff_ffff,\n                pair(sqe.src_token, sqe.dst_token),",
-        test: ("aicpu-wire", "wire", "descriptors::commands_survive_emit_and_parse"),
+        test: ("aicpu-wire", "wire", "descriptors::entries_keep_every_bit_on_their_way_into_a_ring"),
         sample: true,
     },
     Defect {

@@ -108,6 +108,13 @@ proptest! {
     }
 
     #[test]
+    fn entries_keep_every_bit_on_their_way_into_a_ring(lanes in any::<[u64; 8]>()) {
+        let descriptor = Descriptor { lanes };
+        prop_assert_eq!(Descriptor::from(Sqe::from(descriptor)), descriptor);
+        prop_assert_eq!(Descriptor::from(Wqe::from(descriptor)), descriptor);
+    }
+
+    #[test]
     fn rebasing_adds_to_each_lane_alone(lanes in any::<[u64; 8]>(), base in any::<[u64; 8]>()) {
         let rebased = Descriptor { lanes }.rebased(&aicpu_wire::Base(base));
         for lane in 0..8 {
