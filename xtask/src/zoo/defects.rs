@@ -177,8 +177,8 @@ pub(super) const DEFECTS: &[Defect] = &[
     Defect {
         name: "zero-count-hangs",
         file: "aicpu-kernel/src/job.rs",
-        right: "self.plan.as_ref().map_or(0, Plan::chunks).max(1)",
-        wrong: "self.plan.as_ref().map_or(0, Plan::chunks)",
+        right: "self.chunks.unwrap_or(0).max(1)",
+        wrong: "self.chunks.unwrap_or(0)",
         test: ("aicpu-kernel", "kernel", "descriptors::nothing_to_move_is_a_wait_and_a_record"),
         sample: false,
     },
