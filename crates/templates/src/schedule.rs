@@ -115,9 +115,11 @@ impl Schedule {
     #[inline]
     pub(crate) fn step(self, step: u32) -> Step {
         match (self.pass, self.algorithm) {
-            (Pass::ReduceScatter, _) if self.member < self.core.get() => self.reduce_scatter(step),
-            (Pass::AllGather, _) if self.member < self.core.get() => self.all_gather(step),
-            (Pass::ReduceScatter | Pass::AllGather, _) => Step { send: None, receive: None },
+            (Pass::ReduceScatter | Pass::AllGather, _) if self.member >= self.core.get() => {
+                Step { send: None, receive: None }
+            }
+            (Pass::AllGather, Algorithm::Ring | Algorithm::Nb) => self.all_gather(step),
+            (Pass::ReduceScatter | Pass::AllGather, _) => self.reduce_scatter(step),
             (Pass::FoldIn, _) => self.fold(),
             (Pass::FoldOut, _) => self.fold().reversed(),
             (Pass::Broadcast, Algorithm::Ring) => self.chain(step, self.member),
@@ -127,28 +129,30 @@ impl Schedule {
         }
     }
 
-    // Inlined, so that a step and its reverse are written once, in place.
-    #[inline(always)]
+    /// A reduce-scatter; backwards, an all-gather.
+    #[inline]
     fn reduce_scatter(self, step: u32) -> Step {
         let (member, members) = (self.member, self.core);
-        match self.algorithm {
+        let backwards = self.pass == Pass::AllGather;
+        let step = if backwards { self.steps() - 1 - step } else { step };
+        let (send, receive) = match self.algorithm {
             Algorithm::Ring => {
                 let one = |back| single(minus(member, back, members), members);
-                both((plus(member, 1, members), one(step + 1)), (minus(member, 1, members), one(step + 2)))
+                ((plus(member, 1, members), one(step + 1)), (minus(member, 1, members), one(step + 2)))
             }
             // Halving: the distance descends from N/2, each time the half that holds the own slice is kept.
             Algorithm::HalvingDoubling => {
                 let distance = members.get() >> (step + 1);
                 let keep = member & !(distance - 1);
                 let half = |first| SliceSet::Together { first, count: distance };
-                both((member ^ distance, half(keep ^ distance)), (member ^ distance, half(keep)))
+                ((member ^ distance, half(keep ^ distance)), (member ^ distance, half(keep)))
             }
             // As NHR, around the circle the other way.
             Algorithm::Nb => {
                 let distance = 1 << step;
                 let (to, from) = (plus(member, distance, members), minus(member, distance, members));
                 let set = |first| spaced(first, members.get().saturating_sub(2 << step), step, members);
-                both((to, set(to)), (from, set(member)))
+                ((to, set(to)), (from, set(member)))
             }
             _ => {
                 let distance = 1 << step;
@@ -157,9 +161,10 @@ impl Schedule {
                     true => alike(first, step + 1, members),
                     false => spaced(first, 2 << step, step, members),
                 };
-                both((to, set(to)), (from, set(member)))
+                ((to, set(to)), (from, set(member)))
             }
-        }
+        };
+        if backwards { both(receive, send) } else { both(send, receive) }
     }
 
     #[inline]
@@ -171,15 +176,13 @@ impl Schedule {
                 both((plus(member, 1, members), one(step)), (minus(member, 1, members), one(step + 1)))
             }
             // Bruck: everything held so far goes `distance` back, as far as it is missing there.
-            Algorithm::Nb => {
+            _ => {
                 let distance = 1 << step;
                 let count = (members.get() - distance).min(distance);
                 let set = |first| SliceSet::Stepped { first, count, back: members.get() - 1, parts: members };
                 let from = plus(member, distance, members);
                 both((minus(member, distance, members), set(member)), (from, set(from)))
             }
-            // The reduce-scatter run backwards.
-            _ => self.reduce_scatter(self.steps() - 1 - step).reversed(),
         }
     }
 
