@@ -33,6 +33,8 @@ fn a_good_param_means_what_it_says() {
     assert_eq!(parsed.comm.to_bytes(), [b'c'; 127]);
     let alone = KernelParam { channel_count: 0, channels: DeviceAddr(0), flags: 0, ..good() };
     assert!(!alone.parse().expect("one rank has no channels").reduces_all);
+    let fenced = KernelParam { flags: KernelParam::FENCES, ..good() }.parse().expect("a flag of its own");
+    assert_eq!((fenced.fences, fenced.reduces_all), (true, false));
 }
 
 #[test]
@@ -41,7 +43,7 @@ fn each_bad_field_has_its_code() {
         (KernelParam { magic: 0, ..good() }, ErrorCode::PARAM_MAGIC),
         (KernelParam { abi: ABI_MAJOR + 1, ..good() }, ErrorCode::PARAM_VERSION),
         (KernelParam { size: 255, ..good() }, ErrorCode::PARAM_FIELD),
-        (KernelParam { flags: 2, ..good() }, ErrorCode::PARAM_FIELD),
+        (KernelParam { flags: 4, ..good() }, ErrorCode::PARAM_FIELD),
         (KernelParam { reserved: [0, 0, 1, 0, 0], ..good() }, ErrorCode::PARAM_FIELD),
         (KernelParam { thread_count: 0, ..good() }, ErrorCode::PARAM_FIELD),
         (KernelParam { channels: DeviceAddr(0), ..good() }, ErrorCode::PARAM_FIELD),
