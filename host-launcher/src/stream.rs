@@ -1,11 +1,11 @@
 //! Streams: on each NPU, launches that come one after the other, of whatever communicator.
 //!
 //! A launch that has to wait is kept here, and posted when what it comes after is done; whoever waits for anything lets
-//! the kept ones go ([`Order::advance`]). It comes after the launch before it on its stream, and after the one before it
+//! the kept ones go (`Order::advance`). It comes after the launch before it on its stream, and after the one before it
 //! of its communicator, which may use other rings. Everything else is posted at once and never gets here.
 //!
 //! Two communicators whose launches come in one order on one NPU and in another order on another wait for each other for
-//! ever. Here it is known what comes after what ([`Order::behind`]); the diagnosis looks for circles.
+//! ever. Here it is known what comes after what (`Order::behind`); the diagnosis looks for circles.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;

@@ -33,7 +33,8 @@ fn a_good_param_means_what_it_says() {
     assert_eq!(parsed.comm.to_bytes(), [b'c'; 127]);
     let alone = KernelParam { channel_count: 0, channels: DeviceAddr(0), flags: 0, ..good() };
     assert!(!alone.parse().expect("one rank has no channels").reduces_all);
-    let fenced = KernelParam { flags: KernelParam::FENCES, ..good() }.parse().expect("a flag of its own");
+    let fenced = KernelParam { flags: KernelParam::FENCES, ..good() };
+    let fenced = fenced.parse().expect("a flag of its own");
     assert_eq!((fenced.fences, fenced.reduces_all), (true, false));
 }
 
