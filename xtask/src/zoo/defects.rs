@@ -129,7 +129,7 @@ pub(super) const DEFECTS: &[Defect] = &[
         file: "crates/templates/src/mesh.rs",
         right: "return (1..ranks).try_for_each(",
         wrong: "return (1..ranks).rev().try_for_each(",
-        test: ("aicpu-tests", "templates", "grid::inline_reduction_and_all_threads"),
+        test: ("aicpu-tests", "verifier", "grid::links_that_reduce"),
         sample: false,
     },
     Defect {
@@ -151,10 +151,9 @@ pub(super) const DEFECTS: &[Defect] = &[
     Defect {
         name: "count-times-size-wraps",
         file: "crates/templates/src/plan.rs",
-        right: "let total = shape
-            .count
-            .checked_mul(shape.dtype.size_bytes())",
-        wrong: "let total = Some(shape.count.wrapping_mul(shape.dtype.size_bytes()))",
+        right: "            .and_then(|bytes| bytes.checked_next_multiple_of(CHUNK_ALIGN))
+            .and_then(|bytes| bytes.checked_mul(u64::from(shape.ranks)));",
+        wrong: "            .map(|bytes| bytes.wrapping_mul(u64::from(shape.ranks)));",
         test: ("aicpu-tests", "templates", "plans::shapes_without_a_plan"),
         sample: false,
     },
