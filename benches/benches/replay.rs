@@ -6,8 +6,10 @@
 use aicpu_benches::floors::RingCopy;
 use aicpu_benches::rank::Rank;
 use aicpu_benches::submission::Submission;
+use core::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use device_model::fabric::{Fabric, FabricConfig};
+use wire::program::Posted;
 
 /// Binding and submission alone: two addresses and a task id for each descriptor.
 fn replay(criterion: &mut Criterion) {
@@ -33,7 +35,7 @@ fn replay(criterion: &mut Criterion) {
 /// descriptors that it is near to.
 fn hit(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("hit");
-    for (name, ranks, pieces) in [(50_u32, 4, 3), (500, 8, 30), (5000, 8, 330)] {
+    for (name, ranks, pieces) in [(50_u32, 4, 5), (500, 8, 31), (5000, 8, 331)] {
         let mut rank = Rank::new(ranks, pieces);
         let status = rank.status();
         let count = status.sqes + status.wqes;
@@ -47,5 +49,20 @@ fn hit(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, replay, hit);
+/// The part of a hit that comes before everything the goals count: the launch arguments in the mailbox are copied and
+/// checked, checksum first.
+fn decode(criterion: &mut Criterion) {
+    let args = Rank::new(4, 5).posted();
+    let mut group = criterion.benchmark_group("decode");
+    group.bench_function("run", |bencher| {
+        bencher.iter(|| {
+            let copied = *black_box(&args);
+            Posted::parse(&copied).is_ok()
+        });
+    });
+    group.bench_function("floor", |bencher| bencher.iter(|| *black_box(&args)));
+    group.finish();
+}
+
+criterion_group!(benches, replay, hit, decode);
 criterion_main!(benches);

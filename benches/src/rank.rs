@@ -108,6 +108,12 @@ impl Rank {
         status
     }
 
+    /// Returns the launch arguments that were posted last, as they lie in the mailbox.
+    #[must_use]
+    pub fn posted(&self) -> LaunchArgs {
+        self.args.sealed()
+    }
+
     /// Times `launches` launches, each from the mailbox to the last doorbell and the answer, not the posting.
     pub fn time(&mut self, launches: u64) -> Duration {
         let mut spent = Duration::ZERO;
