@@ -87,3 +87,60 @@ impl Plans {
         at
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use templates::Tables;
+    use wire::launch::{Algorithm, OpKind, Staging};
+    use wire::{DataType, ReduceOp};
+
+    fn planned(count: u64, in_place: bool) -> Planned {
+        let asked = Shape {
+            op: OpKind::AllReduce,
+            algorithm: Algorithm::Ring,
+            levels: [None; 4],
+            staging: Staging::Scratch,
+            rank: 0,
+            ranks: 4,
+            root: 0,
+            count,
+            dtype: DataType::Fp32,
+            reduce: ReduceOp::Sum,
+            scratch_len: 1 << 20,
+            threads: 2,
+            inline_reduce: true,
+            in_place: false,
+            chunk: 0,
+            piece: 0,
+        };
+        let plan = Plan::new(&Shape { in_place, ..asked }, &Tables::default()).expect("a plan");
+        let (chunks, unit) = (plan.chunks(), plan.unit_bytes());
+        Planned { asked, plan, chunks, unit, class: None, own: [4 * count; 2], reach: Reach::default() }
+    }
+
+    #[test]
+    fn the_last_eight_are_found_each_by_its_own_shape() {
+        let mut plans = Plans::new();
+        for count in 1..=10 {
+            let at = plans.keep(planned(count, false));
+            assert_eq!(plans.take(at).map(|planned| planned.own), Some([4 * count; 2]));
+        }
+        for count in 1..=10 {
+            let found = plans.find(&planned(count, false).asked).and_then(|at| plans.get(at));
+            assert_eq!(found.map(|planned| planned.plan.shape().count), (count > 2).then_some(count));
+        }
+        plans.clear();
+        assert_eq!(plans.find(&planned(10, false).asked), None);
+    }
+
+    #[test]
+    fn a_shape_that_turns_out_to_be_in_place_takes_the_place_of_the_other() {
+        let mut plans = Plans::new();
+        let apart = plans.keep(planned(7, false));
+        let other = plans.keep(planned(8, false));
+        let in_place = plans.keep(planned(7, true));
+        assert_eq!((apart, plans.find(&planned(8, false).asked)), (in_place, Some(other)));
+        assert_eq!(plans.take(in_place).map(|planned| planned.plan.shape().in_place), Some(true));
+    }
+}
