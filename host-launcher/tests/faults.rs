@@ -162,6 +162,23 @@ fn seeds_that_failed_once_do_not_again() {
     }
 }
 
+/// A notify is one bit. Where one signal too many ended a wait early, only the bit that is left over says so, unless the
+/// signal that would have left it is lost.
+#[test]
+fn a_signal_too_many_hides_one_too_few_and_neither_hides_alone() {
+    let doubled = ["duplicate-notify:rank=1,us=1", "duplicate-notify:rank=1,us=8192"];
+    let (late, lost) = ("lose-doorbell:rank=1@nth=6", "drop-notify:rank=1@nth=2");
+    let ends = |faults: &[&str]| {
+        let limits = Limits { ranks: Some(3), operations: Some(1), count: Some(1), ..given(faults) };
+        let played = lives(&limits, 17331..17332).remove(0);
+        (played.verdict, played.blame)
+    };
+    let reported = |code| (Verdict::Reported(code), Blame::Right);
+    assert_eq!(ends(&[doubled[0], late, doubled[1]]), reported(ErrorCode::NOTIFY_LEFT));
+    assert_eq!(ends(&[late, lost]), reported(ErrorCode::NOTIFY_TIMEOUT));
+    assert_eq!(ends(&[doubled[0], late, doubled[1], lost]).0, Verdict::Undetectable);
+}
+
 #[test]
 fn several_faults_a_seed_end_as_they_must() {
     let limits = Limits { faults: FaultPlan::Seeded(12), ..Limits::default() };

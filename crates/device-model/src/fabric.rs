@@ -268,6 +268,13 @@ impl Fabric {
         self.simulation().map_or(0, Simulation::digest)
     }
 
+    /// Returns whether faults have given one notify a signal too many and also one too few. A notify is one bit: what its
+    /// device sees of the two is what it sees where neither happened.
+    #[must_use]
+    pub fn has_masked_signals(&self) -> bool {
+        self.inner.signals.are_masked()
+    }
+
     #[inline]
     pub(crate) fn simulation(&self) -> Option<&Simulation> {
         self.inner.simulation.as_ref()

@@ -73,7 +73,7 @@ fn stage(scenario: &Scenario) -> Result<Played> {
     let mut verdict = match failed_at {
         _ if late => Verdict::Hang(format!("a call that may take {deadline:?} took {noticed:?}")),
         None => Verdict::Right,
-        Some(error) if error.code() == ErrorCode::RESULT_WRONG && is_undetectable(&scenario) => {
+        Some(error) if error.code() == ErrorCode::RESULT_WRONG && is_undetectable(&scenario, &cluster) => {
             Verdict::Undetectable
         }
         Some(error) if error.code() == ErrorCode::RESULT_WRONG => Verdict::Silent(error.to_string()),
@@ -173,12 +173,13 @@ pub(super) fn carry_out<'c>(
     run.end()
 }
 
-/// Returns whether nothing but a comparison of the bytes can show the faults: a bit that flips behind every check code, or
-/// all ranks asked for the same other thing.
-fn is_undetectable(scenario: &Scenario) -> bool {
+/// Returns whether nothing but a comparison of the bytes can show the faults: a bit that flips behind every check code,
+/// all ranks asked for the same other thing, or a signal too many that stood in for one too few.
+fn is_undetectable(scenario: &Scenario, cluster: &Cluster) -> bool {
     let flips = |fault: &Fault| matches!(fault.kind, Kind::FlipBit { silent: true, .. });
     let mistaken = |fault: &Fault, rank| matches!(fault.kind, Kind::Mismatch(_)) && fault.rank == Some(rank);
     scenario.faults.iter().any(flips)
+        || cluster.npu(0).fabric().has_masked_signals()
         || (0..scenario.ranks).all(|rank| scenario.faults.iter().any(|fault| mistaken(fault, rank)))
 }
 

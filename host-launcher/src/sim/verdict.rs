@@ -12,8 +12,8 @@ pub enum Verdict {
     Right,
     /// A call failed, with a code and in time; nothing stayed taken, and a new communicator worked.
     Reported(ErrorCode),
-    /// Bytes were wrong that nothing but their comparison could show: a bit flipped behind every check code, or all ranks
-    /// were asked for the same other thing.
+    /// Bytes were wrong that nothing but their comparison could show: a bit flipped behind every check code, all ranks
+    /// were asked for the same other thing, or one notify had a signal too many and, by another fault, one too few.
     Undetectable,
     /// A call reported success, and the bytes were wrong.
     Silent(String),

@@ -106,7 +106,11 @@ impl Mishaps {
                 self.echoes.push(Echo { due: fabric.clock().now() + later, npu, notify });
                 false
             }
-            signal => signal.is_some(),
+            Some(_) => {
+                fabric.signals().note_missing(npu, notify);
+                true
+            }
+            None => false,
         }
     }
 

@@ -29,7 +29,7 @@ impl Engine {
         if self.books.mishaps.has_echoes() {
             let now = fabric.clock().now();
             while let Some((npu, notify)) = self.books.mishaps.echo(now) {
-                tables::arrive(fabric, npu, notify);
+                tables::arrive_again(fabric, npu, notify);
             }
         }
         if let State::Busy(until) | State::Paused(until) = self.state

@@ -182,7 +182,18 @@ fn send(simulation: &Simulation, npu: u32, notify: u32) -> bool {
     first
 }
 
-/// Sets a notify when its signal arrives, from far away or once more; one that is set stays set.
+/// Sets a notify when its signal arrives once more, which is a fault.
+#[cold]
+pub(super) fn arrive_again(fabric: &Fabric, npu: u32, notify: u32) {
+    if let (Some(window), Ok(at)) = (fabric.get(npu), notify_offset(notify))
+        && window.half(at).load(Ordering::Relaxed) == 0
+    {
+        fabric.signals().note_stray(npu, notify);
+    }
+    arrive(fabric, npu, notify);
+}
+
+/// Sets a notify when its signal arrives; one that is set stays set.
 pub(crate) fn arrive(fabric: &Fabric, npu: u32, notify: u32) {
     if let (Some(window), Ok(at)) = (fabric.get(npu), notify_offset(notify)) {
         // ORDER: as in `record`.

@@ -10,12 +10,23 @@ pub(crate) struct Signals {
     ready: Box<[AtomicBool]>,
     /// Per NPU: 1 + the notify whose next record is to be lost, 0 for none.
     lost: Box<[AtomicU32]>,
+    errant: Mutex<Errant>,
+}
+
+/// Signals that faults have struck so far, each as NPU and notify.
+#[derive(Debug, Default)]
+struct Errant {
+    /// Came once more, and set a notify that was clear.
+    strays: Vec<[u32; 2]>,
+    /// Sent, and never came.
+    missing: Vec<[u32; 2]>,
 }
 
 impl Signals {
     pub(super) fn new(npus: u32) -> Self {
         let ready = (0..npus).map(|_| AtomicBool::new(false)).collect();
-        Self { ready, lost: (0..npus).map(|_| AtomicU32::new(0)).collect() }
+        let lost = (0..npus).map(|_| AtomicU32::new(0)).collect();
+        Self { ready, lost, errant: Mutex::default() }
     }
 
     /// Marks an NPU as worth looking after.
@@ -47,8 +58,34 @@ impl Signals {
     pub(crate) fn loses(&self, npu: u32, notify: u32) -> bool {
         let lost = &self.lost[npu as usize];
         let armed = notify.wrapping_add(1);
-        lost.load(Ordering::Relaxed) == armed
-            && lost.compare_exchange(armed, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let loses = lost.load(Ordering::Relaxed) == armed
+            && lost.compare_exchange(armed, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if loses {
+            self.note_missing(npu, notify);
+        }
+        loses
+    }
+
+    fn errant(&self) -> MutexGuard<'_, Errant> {
+        self.errant.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a signal has been sent and will never come.
+    #[cold]
+    pub(crate) fn note_missing(&self, npu: u32, notify: u32) {
+        self.errant().missing.push([npu, notify]);
+    }
+
+    /// Notes that a signal that came once more has set a notify that was clear.
+    #[cold]
+    pub(crate) fn note_stray(&self, npu: u32, notify: u32) {
+        self.errant().strays.push([npu, notify]);
+    }
+
+    /// Returns whether some notify has had a signal too many and one too few.
+    pub(super) fn are_masked(&self) -> bool {
+        let errant = self.errant();
+        errant.strays.iter().any(|stray| errant.missing.contains(stray))
     }
 }
 
@@ -101,5 +138,20 @@ mod tests {
         assert_eq!(take(0), [Some(0), Some(4), Some(2), None]);
         signals.mark(3);
         assert_eq!(signals.take(5), None, "there is no such NPU to look from");
+    }
+
+    #[test]
+    fn a_signal_too_many_masks_one_too_few_of_the_same_notify_only() {
+        let signals = Signals::new(2);
+        signals.lose(1, 7);
+        signals.note_stray(1, 7);
+        assert!(!signals.are_masked(), "nothing is lost yet");
+        assert!(!signals.loses(1, 8) && signals.loses(1, 7) && !signals.loses(1, 7));
+        assert!(signals.are_masked());
+        let apart = Signals::new(2);
+        apart.note_stray(0, 7);
+        apart.note_missing(1, 7);
+        apart.note_missing(0, 8);
+        assert!(!apart.are_masked());
     }
 }
