@@ -271,6 +271,12 @@ impl Cluster {
         self.shared.order.stream()
     }
 
+    /// Returns how many launches are held until others are done, on all NPUs of the machine.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.shared.order.held()
+    }
+
     /// What launches come after.
     pub(crate) fn order(&self) -> &Order {
         &self.shared.order

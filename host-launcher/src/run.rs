@@ -1,123 +1,28 @@
 //! `aicpu-ts run`: one operation, again and again, with every byte checked.
 
+mod summary;
+
+use core::slice;
 use core::time::Duration;
+use std::sync::Arc;
 use std::time::Instant;
 
-use serde::Serialize;
-use wire::launch::{Algorithm, CacheOutcome, OpKind, Staging};
-use wire::npu::Protocol;
-use wire::{DataType, ErrorCode, ReduceOp};
+use wire::ErrorCode;
 
 use crate::buffer::{SharedBuffer, driver};
 use crate::cluster::Cluster;
-use crate::communicator::{Communicator, Completed, HOST_OPS, Operation, Place, Program, Slot};
+use crate::communicator::{Communicator, Completed, Operation, Place, Program, Slot};
 use crate::error::{Error, Result};
 use crate::faults::{Conduct, Interruption};
+use crate::stream::Stream;
 use crate::{oracle, payload};
+
+pub use summary::{Kinds, Links, Summary, repeat};
 
 /// Byte that outputs are filled with before each step.
 const POISON: u8 = oracle::UNTOUCHED;
 /// Most time between the launches of two ranks whose order is left to chance, nanoseconds.
 const LAUNCH_GAP_NS: u64 = 20_000;
-
-/// What is measured and counted of a run. Times are measured on this machine, not modelled.
-#[derive(Clone, Debug, Serialize)]
-pub struct Summary {
-    /// Operation.
-    pub op: &'static str,
-    /// Algorithm.
-    pub algorithm: &'static str,
-    /// Where it worked.
-    pub staging: &'static str,
-    /// Why this algorithm.
-    pub why: String,
-    /// Ranks.
-    pub ranks: u32,
-    /// Bytes of the operation per rank (`count` × element size).
-    pub bytes: u64,
-    /// Elements per rank.
-    pub count: u64,
-    /// Data type.
-    pub dtype: &'static str,
-    /// Reduction.
-    pub reduce: &'static str,
-    /// Whether every byte of every rank was right in every step.
-    pub verified: bool,
-    /// Repetitions.
-    pub repetitions: u64,
-    /// Steps of the algorithm, per chunk.
-    pub steps: u32,
-    /// Chunks.
-    pub chunks: u16,
-    /// Interactions of the host with each device per launch.
-    pub host_ops: u64,
-    /// Kernel launches per step and rank.
-    pub launches: u64,
-    /// Counts that took turns, the largest of them `count`.
-    pub sizes: u64,
-    /// How often each launch carried the operation out, as a captured program; 0 without one.
-    pub captured: u32,
-    /// Doorbells per launch, all ranks.
-    pub doorbells: u64,
-    /// Descriptors per launch, all ranks: submission and work-queue entries.
-    pub descriptors: u64,
-    /// Submission entries by kind, all ranks.
-    pub kinds: Kinds,
-    /// Work-queue entries, all ranks.
-    pub wqes: u64,
-    /// Bytes moved per launch, all ranks.
-    pub bytes_per_link: Links,
-    /// Channels connected, all ranks.
-    pub channels: u64,
-    /// Median time of one operation over all ranks, microseconds, launch to last done notify.
-    pub measured_us: f64,
-    /// Fastest, microseconds.
-    pub measured_min_us: f64,
-    /// Launches that replayed a graph, over all ranks and repetitions.
-    pub cache_hits: u64,
-    /// Launches that recorded a graph which is kept if it fits.
-    pub cache_misses: u64,
-    /// Launches that recorded a graph without asking the cache.
-    pub cache_bypassed: u64,
-    /// Median time the kernels spent expanding in the repetitions that expanded, all ranks, nanoseconds of the
-    /// kernels' clocks.
-    pub expand_ns: u64,
-    /// As much as 95 % of those repetitions took at most.
-    pub expand_p95_ns: u64,
-    /// Median time the kernels spent binding, copying and announcing descriptors, all ranks, nanoseconds of the
-    /// kernels' clocks.
-    pub replay_ns: u64,
-    /// As much as 95 % of the repetitions took at most.
-    pub replay_p95_ns: u64,
-    /// What ran the kernels.
-    pub aicpu: &'static str,
-}
-
-/// Submission entries by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Kinds {
-    /// Local copies.
-    pub copies: u64,
-    /// Local reductions.
-    pub reduces: u64,
-    /// Writes to and reads from peers.
-    pub transfers: u64,
-    /// Notifies set or waited for.
-    pub signals: u64,
-}
-
-/// Bytes by link class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Links {
-    /// Within a device.
-    pub local: u64,
-    /// Between devices of one server.
-    pub hccs: u64,
-    /// Between servers, RDMA over Ethernet.
-    pub roce: u64,
-    /// Between servers, unified bus.
-    pub ub: u64,
-}
 
 /// Bytes and buffers of one run.
 #[derive(Debug)]
@@ -137,6 +42,7 @@ pub struct Run<'c> {
     inputs: Vec<Vec<u8>>,
     comm: Communicator<'c>,
     conduct: Conduct,
+    stream: Option<Arc<Stream>>,
     cluster: &'c Cluster,
 }
 
@@ -177,9 +83,33 @@ fn capture(comm: &mut Communicator<'_>, operation: &Operation, times: u32) -> Re
     capture.end()
 }
 
-/// Returns the time that stands at so many hundredths of a sorted list; 0 of an empty one.
-fn at_percent(sorted: &[u64], hundredths: usize) -> u64 {
-    sorted.get(sorted.len() * hundredths / 100).copied().unwrap_or(0)
+/// A step that is done.
+struct Step {
+    /// Time from first launch to last done notify, microseconds.
+    micros: f64,
+    /// The kernels' answers.
+    completed: Vec<Completed>,
+    /// Launches that had to wait for others when all had been made.
+    held: usize,
+}
+
+/// Runs the operations of several communicators once, all of them under way at the same time as far as their streams let
+/// them.
+fn step(runs: &mut [Run<'_>]) -> Result<Step> {
+    runs.iter_mut().try_for_each(Run::begin)?;
+    let start = Instant::now();
+    runs.iter_mut().try_for_each(Run::launch)?;
+    let held = runs.first().map_or(0, |run| run.cluster.held());
+    let mut completed = Vec::new();
+    for run in &mut *runs {
+        if let Some((interruption, after)) = run.conduct.interruption.take() {
+            run.interrupt(interruption, after)?;
+        }
+        completed.extend(run.comm.synchronize()?);
+    }
+    let micros = start.elapsed().as_secs_f64() * 1e6;
+    runs.iter().try_for_each(Run::check)?;
+    Ok(Step { micros, completed, held })
 }
 
 impl<'c> Run<'c> {
@@ -207,6 +137,7 @@ impl<'c> Run<'c> {
             inputs: Vec::new(),
             comm,
             conduct: Conduct::default(),
+            stream: None,
             cluster,
         };
         let ready = run.foresee(setup.chunk);
@@ -275,17 +206,14 @@ impl<'c> Run<'c> {
     /// # Errors
     /// Those of the communicator; `RESULT_WRONG` with the first wrong byte.
     pub fn step(&mut self) -> Result<(f64, Vec<Completed>)> {
+        let step = step(slice::from_mut(self))?;
+        Ok((step.micros, step.completed))
+    }
+
+    /// Takes the next pair of buffers, fills the inputs and poisons the outputs.
+    fn begin(&mut self) -> Result<()> {
         self.turn = (self.turn + 1) % self.buffers.len();
-        self.fill()?;
-        let start = Instant::now();
-        self.launch()?;
-        if let Some((interruption, after)) = self.conduct.interruption.take() {
-            self.interrupt(interruption, after)?;
-        }
-        let completed = self.comm.synchronize()?;
-        let micros = start.elapsed().as_secs_f64() * 1e6;
-        self.check()?;
-        Ok((micros, completed))
+        self.fill()
     }
 
     /// Does in the middle of an operation what a host may do at any time.
@@ -309,7 +237,8 @@ impl<'c> Run<'c> {
     fn launch(&mut self) -> Result<()> {
         let (first, second) = &self.buffers[self.turn];
         if let Some((program, _)) = &self.program {
-            return self.comm.replay(program, &[first, second]);
+            let stream = self.stream.as_deref();
+            return self.comm.replay_in(stream, program, &[first, second]);
         }
         let mut ranks: Vec<u32> = (0..self.comm.size()).collect();
         if let Some(dice) = &mut self.conduct.dice {
@@ -318,12 +247,9 @@ impl<'c> Run<'c> {
         for rank in ranks {
             let Some(operation) = self.conduct.of(rank, &self.operation) else { continue };
             let (input, output) = self.places(rank);
-            self.comm.launch(
-                rank,
-                &operation,
-                Place { buffer: first, offset: input },
-                Place { buffer: if self.in_place { first } else { second }, offset: output },
-            )?;
+            let input = Place { buffer: first, offset: input };
+            let output = Place { buffer: if self.in_place { first } else { second }, offset: output };
+            self.comm.launch_in(self.stream.as_deref(), rank, &operation, input, output)?;
             if let Some(dice) = &mut self.conduct.dice {
                 let pause = Duration::from_nanos(dice.u64(..LAUNCH_GAP_NS));
                 let until = self.cluster.clock().now().checked_add(pause);
@@ -333,9 +259,22 @@ impl<'c> Run<'c> {
         Ok(())
     }
 
+    /// As [`repeat`], of this run alone.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn repeat(&mut self, repetitions: u64, why: String, progress: impl FnMut(u64)) -> Result<Summary> {
+        repeat(slice::from_mut(self), repetitions, why, progress)
+    }
+
     /// Says how the hosts behave from now on.
     pub fn behave(&mut self, conduct: Conduct) {
         self.conduct = conduct;
+    }
+
+    /// Puts everything that is launched from now on on a stream.
+    pub fn put_on(&mut self, stream: Arc<Stream>) {
+        self.stream = Some(stream);
     }
 
     /// Destroys the communicator, then gives the buffers back: what can be done after a failure.
@@ -412,107 +351,5 @@ impl<'c> Run<'c> {
             }
         }
         Ok(())
-    }
-
-    /// Runs `repetitions` times and sums up; `progress` is told after each.
-    ///
-    /// # Errors
-    /// As [`step`](Self::step).
-    pub fn repeat(
-        &mut self,
-        repetitions: u64,
-        why: String,
-        mut progress: impl FnMut(u64),
-    ) -> Result<Summary> {
-        let mut times = Vec::new();
-        let (mut expand, mut submit) = (Vec::new(), Vec::new());
-        let mut last = Vec::new();
-        let (mut hits, mut misses, mut bypassed) = (0, 0, 0);
-        let before = self.links();
-        for repetition in 0..repetitions {
-            self.resize(repetition)?;
-            let (micros, completed) = self.step()?;
-            times.push(micros);
-            let outcome = |which: CacheOutcome| {
-                completed.iter().filter(|done| done.status.cache == which as u8).count() as u64
-            };
-            hits += outcome(CacheOutcome::Hit);
-            misses += outcome(CacheOutcome::Miss);
-            bypassed += outcome(CacheOutcome::Bypassed);
-            expand.push(completed.iter().map(|done| done.status.expand_ns).sum::<u64>());
-            submit.push(completed.iter().map(|done| done.status.submit_ns).sum::<u64>());
-            last = completed;
-            progress(repetition + 1);
-        }
-        let after = self.links();
-        times.sort_by(f64::total_cmp);
-        expand.retain(|expanded| *expanded > 0);
-        expand.sort_unstable();
-        submit.sort_unstable();
-        let middle = times.len() / 2;
-        let total = |count: fn(&Completed) -> u64| last.iter().map(count).sum::<u64>();
-        let wqes = total(|done| u64::from(done.status.wqes));
-        let per_operation = |before: u64, after: u64| (after - before) / repetitions.max(1);
-        let Operation { op, algorithm, staging, dtype, reduce, .. } = self.operation;
-        let (sizes, count) = self.sizes;
-        let count = self.operation.vector.as_ref().map_or(count, |vector| vector.largest());
-        Ok(Summary {
-            op: OpKind::name(op),
-            algorithm: Algorithm::name(algorithm),
-            staging: Staging::name(staging),
-            why,
-            ranks: self.comm.size(),
-            bytes: count * dtype.size_bytes(),
-            count,
-            dtype: DataType::name(dtype),
-            reduce: ReduceOp::name(reduce),
-            verified: repetitions > 0,
-            repetitions,
-            steps: last.iter().map(|done| u32::from(done.status.steps)).max().unwrap_or(0),
-            chunks: last.iter().map(|done| done.status.chunks).max().unwrap_or(0),
-            host_ops: HOST_OPS,
-            launches: 1,
-            sizes,
-            captured: self.program.as_ref().map_or(0, |(_, times)| *times),
-            doorbells: total(|done| u64::from(done.status.doorbells)),
-            descriptors: total(|done| u64::from(done.status.sqes)) + wqes,
-            kinds: Kinds {
-                copies: total(|done| u64::from(done.status.kinds[0])),
-                reduces: total(|done| u64::from(done.status.kinds[1])),
-                transfers: total(|done| u64::from(done.status.kinds[2])),
-                signals: total(|done| u64::from(done.status.kinds[3])),
-            },
-            wqes,
-            bytes_per_link: Links {
-                local: per_operation(before.local, after.local),
-                hccs: per_operation(before.hccs, after.hccs),
-                roce: per_operation(before.roce, after.roce),
-                ub: per_operation(before.ub, after.ub),
-            },
-            channels: self.comm.set_up().channels,
-            measured_us: times.get(middle).copied().unwrap_or(0.0),
-            measured_min_us: times.first().copied().unwrap_or(0.0),
-            cache_hits: hits,
-            cache_misses: misses,
-            cache_bypassed: bypassed,
-            expand_ns: at_percent(&expand, 50),
-            expand_p95_ns: at_percent(&expand, 95),
-            replay_ns: at_percent(&submit, 50),
-            replay_p95_ns: at_percent(&submit, 95),
-            aicpu: self.cluster.aicpu(),
-        })
-    }
-
-    fn links(&self) -> Links {
-        let mut links = Links::default();
-        for rank in 0..self.comm.size() {
-            let counters = self.cluster.machine().snapshot(self.cluster.npu(rank).index());
-            let moved = |protocol| counters.sent(protocol) + counters.received(protocol);
-            links.local += counters.local_bytes;
-            links.hccs += moved(Protocol::Hccs);
-            links.roce += moved(Protocol::Roce);
-            links.ub += moved(Protocol::Ub);
-        }
-        links
     }
 }

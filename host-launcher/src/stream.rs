@@ -167,11 +167,16 @@ impl Order {
         Ticket::Held(ticket)
     }
 
+    /// Returns how many launches are kept.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
     /// Posts every launch that nothing is before any more; `posted` is told the NPU of each.
     #[inline]
     pub(crate) fn advance(&self, npus: &[Npu], posted: impl Fn(u32)) {
         // ORDER: who holds a launch and who waits for it are one thread, or meet at the lock sooner or later.
-        if self.held.load(Ordering::Relaxed) > 0 {
+        if self.held() > 0 {
             self.post_ready(npus, posted);
         }
     }

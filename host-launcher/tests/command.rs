@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
+use host_launcher::traffic::Traffic;
 use serde_json::Value;
 
 /// The command, with nothing of the caller's environment.
@@ -318,6 +319,94 @@ fn a_captured_run_replays_one_program() {
     assert_eq!(number("descriptors"), 3 * plain["descriptors"].as_u64().unwrap());
     assert_usage(&words("run all-reduce --ranks 2 --capture 2 --in-place"), "cannot be used with");
     assert_usage(&words("run all-reduce --ranks 2 --capture 129"), "1..=128");
+}
+
+/// Communicators over the same ranks, whose operations are under way at the same time: on streams of their own none waits
+/// for another, on one stream each for the one before it.
+#[test]
+fn communicators_take_turns_on_streams() {
+    let line = "run all-reduce --ranks 4 --devices-per-server 2 --count 1003 --steps 3 --json";
+    let number = |result: &Value, name: &str| result[name].as_u64().unwrap();
+    let one = object(&run(line).1);
+    assert_eq!((number(&one, "launches"), number(&one, "streams"), number(&one, "held")), (1, 0, 0));
+    for (options, launches, streams, held) in [
+        ("--streams 3", 3, 3, 0),
+        ("--comms 3", 3, 0, 0),
+        ("--comms 3 --streams 1", 3, 1, 2 * 4),
+        ("--comms 5 --streams 2 --in-place", 5, 2, 3 * 4),
+        ("--comms 1 --streams 2", 1, 1, 0),
+        ("--comms 2 --streams 1 --capture 2 --rotate-buffers 2", 2, 1, 4),
+        ("--streams 2 --sizes 3", 2, 2, 0),
+    ] {
+        let (status, stdout, stderr) = run(&format!("{line} {options}"));
+        assert_eq!((status, stderr.as_str()), (0, ""), "{options}");
+        let result = object(&stdout);
+        let found = ["launches", "streams", "held"].map(|name| number(&result, name));
+        assert_eq!(found, [launches, streams, held], "{options}");
+        assert_eq!(result["verified"], true, "{options}");
+        assert_eq!(number(&result, "channels"), launches * number(&one, "channels"), "{options}");
+        let calls = number(&result, "cache_hits") + number(&result, "cache_misses");
+        assert_eq!(calls, 3 * 4 * launches, "{options}");
+        // What is counted for an operation is the same whatever is beside it.
+        if options.starts_with("--comms 3") || options == "--streams 3" {
+            assert_eq!(number(&result, "descriptors"), number(&one, "descriptors"), "{options}");
+            assert_eq!(result["bytes_per_link"], one["bytes_per_link"], "{options}");
+        }
+    }
+    let (_, stdout, _) = run("run all-reduce --ranks 2 --bytes 64 --comms 2 --streams 1");
+    let said = "2 communicators on 1 stream(s); 2 launches of a step waited for their turn";
+    assert!(stdout.contains(said), "{stdout}");
+    assert_usage(&words("run all-reduce --ranks 2 --streams 0"), "1..=16");
+    assert_usage(&words("run all-reduce --ranks 2 --streams 2 --fault kill:rank=0"), "cannot be used with");
+}
+
+/// Every operation by the name users type, out of place and in place: verified, or refused where input and output are
+/// different places by their meaning.
+#[test]
+fn every_operation_runs_by_its_name() {
+    let in_place = [
+        "all-reduce",
+        "reduce --root 4",
+        "reduce-scatter",
+        "reduce-scatter-v",
+        "all-gather",
+        "all-gather-v",
+        "broadcast --root 3",
+        "scatter --root 2",
+        "gather --root 1",
+        "all-to-all",
+        "barrier",
+    ];
+    let apart = ["all-to-all-v", "all-to-all-vc", "send", "recv", "send-recv", "batch-send-recv"];
+    let name = |text: &&'static str| text.split(' ').next().unwrap();
+    let mut known: Vec<_> = in_place.iter().chain(&apart).map(name).collect();
+    let mut offered: Vec<_> = Traffic::all().into_iter().map(|(name, _)| name).collect();
+    known.sort_unstable();
+    offered.sort_unstable();
+    assert_eq!(known, offered);
+    // Servers of three and two, so that links of both kinds are used; the second step hits.
+    let options = "--ranks 5 --devices-per-server 3 --count 1003 --steps 2 --seed 7 --json";
+    let verified = |line: &str| {
+        let (status, stdout, stderr) = run(line);
+        assert_eq!((status, stderr.as_str()), (0, ""), "{line}");
+        let result = object(&stdout);
+        assert_eq!((&result["verified"], &result["ranks"]), (&true.into(), &5.into()), "{line}: {result}");
+        assert_eq!(
+            (&result["cache_hits"], &result["cache_misses"]),
+            (&5.into(), &5.into()),
+            "{line}: {result}"
+        );
+        assert!(result["descriptors"].as_u64() > Some(0), "{line}: {result}");
+    };
+    for operation in in_place {
+        verified(&format!("run {operation} {options}"));
+        verified(&format!("run {operation} {options} --in-place"));
+    }
+    for operation in apart {
+        verified(&format!("run {operation} {options}"));
+        let (status, _, stderr) = run(&format!("run {operation} {options} --in-place"));
+        assert!(status == 1 && stderr.starts_with("E1114 LAUNCH_OVERLAP"), "{operation}: {status}: {stderr}");
+    }
 }
 
 /// A serving load: a thousand steps, a thousand sizes, and the cache's counters. Each class of sizes is recorded for one

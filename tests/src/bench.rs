@@ -150,10 +150,7 @@ impl<'c> Bench<'c> {
         let target = if case.in_place { &self.input } else { &self.output };
         let input = Place { buffer: &self.input, offset: input };
         let output = Place { buffer: target, offset: output };
-        match stream {
-            None => self.comm.launch(rank, &case.operation, input, output),
-            Some(stream) => self.comm.launch_in(stream, rank, &case.operation, input, output),
-        }
+        self.comm.launch_in(stream, rank, &case.operation, input, output)
     }
 
     /// Flips a bit of a byte of a rank's input buffer, counted from the end of its first guard.

@@ -15,6 +15,7 @@ use crate::buffer::{SharedBuffer, driver};
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::resources::START_NOTIFIES;
+use crate::stream::Stream;
 
 /// Where an operation of a program finds a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -188,9 +189,22 @@ impl<'c> Communicator<'c> {
     /// `BINDING_STALE` for one that is not registered any more on some rank, `LAUNCHES_FULL`. Nothing has been launched
     /// then, on no rank.
     pub fn replay(&mut self, program: &Program, bindings: &[&SharedBuffer]) -> Result<()> {
+        self.replay_in(None, program, bindings)
+    }
+
+    /// As [`replay`](Self::replay), on a stream, if one is given: [`launch_in`](Self::launch_in) says what that means.
+    ///
+    /// # Errors
+    /// As [`replay`](Self::replay).
+    pub fn replay_in(
+        &mut self,
+        stream: Option<&Stream>,
+        program: &Program,
+        bindings: &[&SharedBuffer],
+    ) -> Result<()> {
         self.check_replay(program, bindings)?;
         (0..self.size()).try_for_each(|rank| self.check_room(rank))?;
-        (0..self.size()).try_for_each(|rank| self.post_replay(rank, program, bindings))
+        (0..self.size()).try_for_each(|rank| self.post_replay(stream, rank, program, bindings))
     }
 
     /// Launches all operations of a program on one rank.
@@ -200,7 +214,7 @@ impl<'c> Communicator<'c> {
     pub fn replay_on(&mut self, rank: u32, program: &Program, bindings: &[&SharedBuffer]) -> Result<()> {
         self.check_replay(program, bindings)?;
         self.check_room(rank)?;
-        self.post_replay(rank, program, bindings)
+        self.post_replay(None, rank, program, bindings)
     }
 
     /// Frees a program. Replaying it is refused from then on.
@@ -324,7 +338,13 @@ impl<'c> Communicator<'c> {
     }
 
     /// Writes the list of buffers, then posts the launch. Checked, and there is room.
-    fn post_replay(&mut self, rank: u32, program: &Program, bindings: &[&SharedBuffer]) -> Result<()> {
+    fn post_replay(
+        &mut self,
+        stream: Option<&Stream>,
+        rank: u32,
+        program: &Program,
+        bindings: &[&SharedBuffer],
+    ) -> Result<()> {
         let state = &self.ranks[rank as usize];
         let sequence = state.launched.wrapping_add(1);
         let number = sequence % START_NOTIFIES;
@@ -347,6 +367,6 @@ impl<'c> Communicator<'c> {
             timeout_ms: self.timeout_ms(),
         };
         let queues = own.queues;
-        self.post(rank, program.work.clone(), replay.args(), queues, None)
+        self.post(rank, program.work.clone(), replay.args(), queues, stream)
     }
 }

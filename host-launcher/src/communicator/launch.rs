@@ -27,19 +27,18 @@ impl Communicator<'_> {
         input: Place<'_>,
         output: Place<'_>,
     ) -> Result<()> {
-        self.check_alive()?;
-        self.prepare(operation)?;
-        self.launch_prepared(rank, operation, (input, output), None)
+        self.launch_in(None, rank, operation, input, output)
     }
 
-    /// As [`launch`](Self::launch), on a stream: it begins when everything launched on the stream before is done on this
-    /// rank's NPU, of whatever communicator, and everything launched on this communicator before, as always.
+    /// As [`launch`](Self::launch), on a stream, if one is given: it begins when everything launched on the stream before
+    /// is done on this rank's NPU, of whatever communicator, and everything launched on this communicator before, as
+    /// always.
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
     pub fn launch_in(
         &mut self,
-        stream: &Stream,
+        stream: Option<&Stream>,
         rank: u32,
         operation: &Operation,
         input: Place<'_>,
@@ -47,7 +46,7 @@ impl Communicator<'_> {
     ) -> Result<()> {
         self.check_alive()?;
         self.prepare(operation)?;
-        self.launch_prepared(rank, operation, (input, output), Some(stream))
+        self.launch_prepared(rank, operation, (input, output), stream)
     }
 
     /// Launches on one rank what there are resources for.

@@ -160,6 +160,23 @@ pub(crate) struct RunArgs {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub(crate) sizes: u64,
+    /// Communicators over the same ranks whose operations are under way at the same time, each with buffers of its own
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "fault",
+        value_parser = clap::value_parser!(u32).range(1..=16)
+    )]
+    pub(crate) comms: Option<u32>,
+    /// Streams that the communicators take turns on: what is on one stream is carried out one after the other. Without
+    /// --comms there are as many communicators as streams
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "fault",
+        value_parser = clap::value_parser!(u32).range(1..=16)
+    )]
+    pub(crate) streams: Option<u32>,
     /// Replay recorded graphs: on, off, or only what the field's own cache would; default: on, unless
     /// HCCL_OP_EXPANSION_MODE is AICPU_CacheDisable
     #[arg(long, value_name = "MODE", value_parser = parse_cache)]

@@ -12,7 +12,7 @@ use host_launcher::faults::Conduct;
 use host_launcher::image::Image;
 use host_launcher::qemu::Options;
 use host_launcher::qemu::log::{LogStream, LogTable};
-use host_launcher::run::{Run, Setup, Summary, memory_for};
+use host_launcher::run::{Run, Setup, Summary, memory_for, repeat};
 use host_launcher::select::profile::Profile;
 use host_launcher::select::{Choice, Question, Selector};
 use host_launcher::settings::{ExpansionMode, Settings};
@@ -162,7 +162,9 @@ fn carry_out(
         Aicpu::Qemu { image, .. } if args.log => LogTable::read(image.bytes())?,
         _ => None,
     };
+    let communicators = args.comms.or(args.streams).unwrap_or(1);
     let memory = memory_for(&operation, topology.ranks(), config.buffer_bytes, args.rotate_buffers)
+        .and_then(|bytes| bytes.checked_mul(u64::from(communicators)))
         .ok_or_else(|| {
             Error::new(
                 ErrorCode::LAUNCH_COUNT,
@@ -170,24 +172,38 @@ fn carry_out(
             )
         })?;
     let cluster = Cluster::start(topology, memory, &aicpu)?;
-    let comm = Communicator::create(&cluster, config.clone())?;
-    let chunk = comm.chunk_elements(&operation, args.operation.in_place)?;
+    let streams: Vec<_> = (0..args.streams.unwrap_or(0)).map(|_| Arc::new(cluster.stream())).collect();
+    let comms = (0..communicators).map(|number| {
+        let name = if communicators == 1 { config.name.clone() } else { format!("{}-{number}", config.name) };
+        Communicator::create(&cluster, Config { name, ..config.clone() })
+    });
+    let comms = comms.collect::<Result<Vec<_>>>()?;
+    let first = &comms[0];
     let setup = Setup {
-        chunk,
+        chunk: first.chunk_elements(&operation, args.operation.in_place)?,
         seed: args.operation.seed,
         in_place: args.operation.in_place,
         buffers: args.rotate_buffers,
         capture: args.capture.unwrap_or(0),
     };
-    let retry = comm.retry(&operation, args.operation.in_place)?;
-    let mut run = Run::prepare(&cluster, comm, operation.clone(), &setup)?;
-    run.behave(arrange(args, &cluster)?);
-    run.vary(args.sizes)?;
+    let retry = first.retry(&operation, args.operation.in_place)?;
+    let mut runs = Vec::new();
+    for (number, comm) in (0..).zip(comms) {
+        // Data of its own, so that no communicator's bytes pass for another's.
+        let setup = Setup { seed: setup.seed.wrapping_add(number), ..setup };
+        let mut run = Run::prepare(&cluster, comm, operation.clone(), &setup)?;
+        run.vary(args.sizes)?;
+        runs.push(run);
+    }
+    for (run, stream) in runs.iter_mut().zip(streams.iter().cycle()) {
+        run.put_on(Arc::clone(stream));
+    }
+    runs[0].behave(arrange(args, &cluster)?);
     let bar = progress(args.steps);
     let mut logs: Vec<LogStream<'_>> =
         texts.iter().flat_map(|texts| (0..cluster.topology().ranks()).map(|_| texts.stream())).collect();
     let mut print_logs = || bar.suspend(|| print(&cluster, &mut logs));
-    let summary = run.repeat(args.steps, why, |done| {
+    let summary = repeat(&mut runs, args.steps, why, |done| {
         print_logs();
         bar.set_position(done);
     });
@@ -195,7 +211,7 @@ fn carry_out(
     bar.finish_and_clear();
     if summary.is_err() && !args.fault.is_empty() {
         output.note("retry", json!(retry), &retry.to_string());
-        let recovery = recover(&cluster, run, config, operation, &setup);
+        let recovery = recover(&cluster, runs, config, operation, &setup);
         let text = match &recovery {
             Ok(()) => "a new communicator has carried the operation out, every byte right".to_owned(),
             Err(error) => format!("a new communicator: {error}"),
@@ -222,12 +238,12 @@ fn arrange(args: &RunArgs, cluster: &Cluster) -> Result<Conduct> {
 /// Goes on after a failure as a process would: gives everything back, takes the faults out, and starts anew.
 fn recover(
     cluster: &Cluster,
-    run: Run<'_>,
+    runs: Vec<Run<'_>>,
     config: Config,
     operation: Operation,
     setup: &Setup,
 ) -> Result<()> {
-    run.abandon()?;
+    runs.into_iter().try_for_each(Run::abandon)?;
     (0..cluster.topology().ranks()).try_for_each(|rank| cluster.repair(rank))?;
     let timeout = config.timeout.max(Duration::from_secs(20));
     let comm = Communicator::create(cluster, Config { timeout, ..config })?;
@@ -275,6 +291,14 @@ fn table(summary: &Summary) -> Table {
         summary.ranks,
         if summary.sizes > 1 { format!(", {} sizes in turn", summary.sizes) } else { String::new() }
     );
+    let at_once = match (summary.launches, summary.streams) {
+        (1, _) => None,
+        (communicators, 0) => Some(format!("{communicators} communicators")),
+        (communicators, streams) => Some(format!(
+            "{communicators} communicators on {streams} stream(s); {} launches of a step waited for their turn",
+            summary.held
+        )),
+    };
     let verified = if summary.verified {
         format!("every byte of every rank, {} of {} steps", summary.repetitions, summary.repetitions)
     } else {
@@ -285,6 +309,7 @@ fn table(summary: &Summary) -> Table {
         ("verified", verified),
         ("algorithm", format!("{} ({}): {}", summary.algorithm, summary.staging, summary.why)),
         ("AI CPU", summary.aicpu.to_owned()),
+        ("at once", at_once.unwrap_or_default()),
         ("steps", format!("{} in {} chunk(s)", summary.steps, summary.chunks)),
         ("host ops", format!("{} per {unit} and rank: record, launch, wait", summary.host_ops)),
         (
@@ -326,7 +351,9 @@ fn table(summary: &Summary) -> Table {
             ),
         ),
     ] {
-        table.add_row([name, &value]);
+        if !value.is_empty() {
+            table.add_row([name, &value]);
+        }
     }
     table
 }
