@@ -1,4 +1,4 @@
-//! Fuzzing: every target of `fuzz/` for some minutes, from seeds that unit tests write.
+//! Fuzzing: every target of `fuzz/` for some minutes or executions, from seeds that unit tests write.
 //!
 //! The targets are what `cargo fuzz` would build, built by the project's own compiler ([`crate::sanitize`] says how):
 //! instrumented, with AddressSanitizer, debug assertions and overflow checks.
@@ -29,6 +29,12 @@ pub(crate) struct Options {
     /// How long each runs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: u64,
+    /// How many executions each runs, instead of a time
+    #[arg(long, value_name = "N", conflicts_with = "minutes", value_parser = clap::value_parser!(u64).range(1..))]
+    executions: Option<u64>,
+    /// Seed of what is done to the inputs
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    seed: u32,
     /// Try this one input instead
     #[arg(long, value_name = "FILE", requires = "targets")]
     input: Option<PathBuf>,
@@ -54,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     write_seeds()?;
     let mut findings = Vec::new();
     for target in chosen {
-        findings.extend(fuzz(target, options.minutes)?);
+        findings.extend(fuzz(target, options)?);
     }
     ensure!(findings.is_empty(), "{}", findings.join("\n"));
     Ok(())
@@ -102,13 +108,17 @@ fn write_seeds() -> Result<()> {
 }
 
 /// Runs one target and prints what it did; returns what it found.
-fn fuzz(target: &str, minutes: u64) -> Result<Option<String>> {
+fn fuzz(target: &str, options: &Options) -> Result<Option<String>> {
     let (corpus, artifacts) = (folder().join("corpus").join(target), folder().join("artifacts").join(target));
     fs::create_dir_all(&corpus)?;
     fs::create_dir_all(&artifacts)?;
     let log = artifacts.join("log");
     let mut fuzzer = binary(target)?;
-    fuzzer.args(LIMITS).args(["-print_final_stats=1", &format!("-max_total_time={}", 60 * minutes)]);
+    let length = match options.executions {
+        Some(executions) => format!("-runs={executions}"),
+        None => format!("-max_total_time={}", 60 * options.minutes),
+    };
+    fuzzer.args(LIMITS).args(["-print_final_stats=1", &format!("-seed={}", options.seed), &length]);
     fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
     fuzzer.stdin(Stdio::null()).stderr(fs::File::create(&log)?);
     let status = fuzzer.status().with_context(|| format!("cannot start `{}`", command::line(&fuzzer)))?;
