@@ -10,7 +10,7 @@ mod parse;
 use core::fmt;
 use core::time::Duration;
 
-use device_model::fault::{Fault as DeviceFault, Mishap, When};
+use device_model::fault::{FalseCompletion, FalseHead, Fault as DeviceFault, Mishap, When};
 use fastrand::Rng;
 use wire::ErrorCode;
 
@@ -44,6 +44,12 @@ pub enum Kind {
     },
     /// The link to a task's peer is cut.
     CutLink,
+    /// The completion that a task reports is wrong.
+    Completion(FalseCompletion),
+    /// The head of a task's queue is published wrong.
+    Head(FalseHead),
+    /// A bit of a task's ring entry is wrong, modulo 512.
+    Garble(u32),
     /// The rank launches something else than the others.
     Mismatch(Argument),
     /// The rank does not launch.
@@ -153,6 +159,9 @@ impl Fault {
             Kind::Fail(code) => Mishap::Fail(code),
             Kind::FlipBit { bit, silent } => Mishap::FlipBit { bit, detected: !silent },
             Kind::CutLink => Mishap::CutLink,
+            Kind::Completion(wrong) => Mishap::Completion(wrong),
+            Kind::Head(wrong) => Mishap::Head(wrong),
+            Kind::Garble(bit) => Mishap::Garble { bit },
         };
         cluster.machine().inject(cluster.npu(rank).index(), DeviceFault::At(self.when, mishap));
         true
@@ -198,6 +207,24 @@ impl Argument {
     }
 }
 
+/// What can be wrong with a completion, as users name it.
+const COMPLETIONS: [(&str, FalseCompletion); 4] = [
+    ("lost", FalseCompletion::Lost),
+    ("twice", FalseCompletion::Twice),
+    ("old", FalseCompletion::Old),
+    ("bogus", FalseCompletion::Bogus),
+];
+
+/// What can be wrong with a head, as users name it.
+const HEADS: [(&str, FalseHead); 3] =
+    [("frozen", FalseHead::Frozen), ("beyond", FalseHead::Beyond), ("back", FalseHead::Back)];
+
+/// Returns the setting that names a value of such a table.
+fn name_of<T: Copy + PartialEq>(table: &[(&str, T)], value: T) -> Option<String> {
+    let named = table.iter().find(|(_, other)| *other == value);
+    named.map(|(name, _)| format!("what={name}"))
+}
+
 /// Prints what [`Fault::parse`] reads.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,6 +244,9 @@ impl fmt::Display for Fault {
                 settings.extend(silent.then(|| "silent=1".to_owned()));
             }
             Kind::Mismatch(argument) => settings.push(format!("what={}", argument.name())),
+            Kind::Completion(wrong) => settings.extend(name_of(&COMPLETIONS, wrong)),
+            Kind::Head(wrong) => settings.extend(name_of(&HEADS, wrong)),
+            Kind::Garble(bit) => settings.push(format!("bit={bit}")),
             Kind::Exhaust(nth) => settings.push(format!("nth={nth}")),
             _ => {}
         }

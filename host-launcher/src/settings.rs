@@ -8,6 +8,7 @@
 //! whose rule it also takes that an unsupported value is an error and not a silent fallback.
 
 mod algo;
+mod dfs;
 mod setting;
 mod unused;
 mod values;
@@ -24,17 +25,19 @@ pub use setting::{Origin, Row, Setting};
 pub use unused::{Unused, Warning};
 pub use values::{Determinism, ExpansionMode};
 
+use crate::communicator::Compare;
 use crate::error::{Error, Result, quote_path};
 use crate::rank_table::{DEVICE_ID_MAX, RANKS_MAX, RankTable};
 use setting::refusal;
 use values::Fault;
 
 /// Names of the settings that are acted on.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "HCCL_ALGO",
     "HCCL_BUFFSIZE",
     "HCCL_CONNECT_TIMEOUT",
     "HCCL_DETERMINISTIC",
+    "HCCL_DFS_CONFIG",
     "HCCL_EXEC_TIMEOUT",
     "HCCL_OP_EXPANSION_MODE",
     "RANK_TABLE_FILE",
@@ -54,6 +57,8 @@ pub struct Settings {
     pub connect_timeout: Setting<Duration>,
     /// `HCCL_DETERMINISTIC`: which order reductions have.
     pub determinism: Setting<Determinism>,
+    /// `HCCL_DFS_CONFIG`: when the launches of all ranks are compared before success is reported.
+    pub compare: Setting<Compare>,
     /// `HCCL_EXEC_TIMEOUT`: deadline of one operation.
     pub exec_timeout: Setting<Duration>,
     /// `HCCL_OP_EXPANSION_MODE`: who expands operations.
@@ -77,6 +82,7 @@ impl Default for Settings {
             buffer_bytes: Setting::new("HCCL_BUFFSIZE", 200 << 20),
             connect_timeout: Setting::new("HCCL_CONNECT_TIMEOUT", Duration::from_secs(120)),
             determinism: Setting::new("HCCL_DETERMINISTIC", Determinism::Fixed),
+            compare: Setting::new("HCCL_DFS_CONFIG", Compare::default()),
             exec_timeout: Setting::new("HCCL_EXEC_TIMEOUT", Duration::from_secs(1836)),
             expansion_mode: Setting::new("HCCL_OP_EXPANSION_MODE", ExpansionMode::AicpuTs),
             rank_table_file: Setting::new("RANK_TABLE_FILE", None),
@@ -170,6 +176,7 @@ impl Settings {
             self.buffer_bytes.row(|bytes| format!("{} MiB", bytes >> 20)),
             self.connect_timeout.row(seconds),
             self.determinism.row(Determinism::to_string),
+            self.compare.row(|compare| dfs::show(*compare)),
             self.exec_timeout.row(seconds),
             self.expansion_mode.row(ExpansionMode::to_string),
             self.rank_table_file.row(|path| or_dash(path, |path| quote_path(path))),
@@ -199,6 +206,7 @@ impl Settings {
             "HCCL_BUFFSIZE" => self.buffer_bytes.assign(text, origin, values::buffer_bytes)?,
             "HCCL_CONNECT_TIMEOUT" => self.connect_timeout.assign(text, origin, values::connect_timeout)?,
             "HCCL_DETERMINISTIC" => self.determinism.assign(text, origin, values::determinism)?,
+            "HCCL_DFS_CONFIG" => self.compare.assign(text, origin, dfs::parse)?,
             "HCCL_EXEC_TIMEOUT" => self.exec_timeout.assign(text, origin, values::exec_timeout)?,
             "HCCL_OP_EXPANSION_MODE" => self.expansion_mode.assign(text, origin, values::expansion_mode)?,
             "RANK_TABLE_FILE" => self.set_rank_table_file(text, origin)?,

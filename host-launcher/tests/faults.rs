@@ -47,6 +47,7 @@ fn each_fault_is_noticed_as_what_it_is() {
     noticed("absent:rank=1", &[E::PEER_NOT_STARTED]);
     noticed("mismatch:rank=3,what=dtype", &[E::ARGUMENTS_DIFFER, E::PLAN_STAGING]);
     noticed("mismatch:rank=0,what=count", &[E::ARGUMENTS_DIFFER]);
+    noticed("garble:rank=2", &[E::SQE_FIELD, E::DMA_TOKEN]);
     noticed("duplicate-notify:rank=1,us=30", &[E::NOTIFY_LEFT, E::NOTIFY_TWICE]);
 }
 
@@ -76,8 +77,16 @@ fn t24_a_missing_rank_is_named_at_the_deadline_of_two_virtual_minutes() {
 }
 
 #[test]
-fn what_only_takes_time_is_no_failure() {
-    for fault in ["pause:rank=1,us=20000@nth=7", "slow:rank=2,us=50", "suspend:rank=0,us=4"] {
+fn what_only_takes_time_or_nobody_relies_on_is_no_failure() {
+    for fault in [
+        "pause:rank=1,us=20000@nth=7",
+        "slow:rank=2,us=50",
+        "suspend:rank=0,us=4",
+        "completion:rank=1,what=lost",
+        "completion:rank=1,what=twice@nth=2",
+        "completion:rank=0,what=old@nth=2",
+        "completion:rank=2,what=bogus",
+    ] {
         for played in lives(&given(&[fault]), 0..30) {
             assert_eq!(played.verdict, Verdict::Right, "{fault}: {}", played.report);
         }
@@ -186,6 +195,49 @@ fn several_faults_a_seed_end_as_they_must() {
     assert_eq!((totals.seeds, totals.failures), (300, 0), "{:?}", totals.first_failures);
 }
 
+/// What a kernel does not believe it refuses, and what it has to wait for in vain ends at the deadline: where rings are long
+/// enough for all there is, nobody looks and everything is right.
+#[test]
+fn a_head_that_is_wrong_is_refused_or_does_no_harm() {
+    use ErrorCode as E;
+    let codes: [(&str, &[E]); 3] = [
+        ("frozen", &[E::HOST_NOTIFY_TIMEOUT, E::NOTIFY_TIMEOUT, E::QUEUE_FULL]),
+        ("beyond", &[E::QUEUE_HEAD]),
+        ("back", &[E::QUEUE_HEAD, E::HOST_NOTIFY_TIMEOUT, E::NOTIFY_TIMEOUT]),
+    ];
+    for (what, codes) in codes {
+        let (mut right, mut reported) = (0, 0);
+        for nth in [1, 3, 9] {
+            for played in lives(&given(&[&format!("head:rank=1,what={what}@nth={nth}")]), 0..40) {
+                match played.verdict {
+                    Verdict::Right => right += 1,
+                    Verdict::Reported(code) => {
+                        assert!(codes.contains(&code), "{what}: {}", played.report);
+                        assert_eq!(played.blame, Blame::Right, "{what}: {}", played.report);
+                        reported += 1;
+                    }
+                    _ => panic!("{what}: {played:?}"),
+                }
+            }
+        }
+        assert!(right > 20 && reported > 5, "{what}: {right} right, {reported} reported");
+    }
+}
+
+/// A bit of a ring entry that a neighbour has overwritten, each of the 512: refused, explained at the deadline, without
+/// consequence, or as undetectable as any bit that flips behind all check codes; and the cluster goes on.
+#[test]
+fn a_garbled_entry_ends_in_a_report_or_in_bytes_that_only_a_comparison_shows() {
+    let mut reported = 0;
+    for bit in 0..512 {
+        let fault = format!("garble:rank=1,bit={bit}@nth=3");
+        for played in lives(&given(&[&fault]), bit..bit + 1) {
+            reported += u32::from(matches!(played.verdict, Verdict::Reported(_)));
+        }
+    }
+    assert!(reported > 200, "{reported}");
+}
+
 /// Runs the command and returns its exit status, its JSON lines, and what it says on standard error.
 fn command(args: &[&str]) -> (i32, Vec<Value>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_aicpu-ts")).args(args).env_clear().output().unwrap();
@@ -219,6 +271,18 @@ fn what_a_run_survives_is_no_failure() {
         let (status, lines, text) =
             command(&[&RUN[..], &["--json", "--steps", "2", "--fault", fault]].concat());
         assert_eq!((status, &lines[0]["verified"]), (0, &true.into()), "{fault}: {text}");
+    }
+}
+
+/// Ranks that were asked for different things, and compare it never or always: the first shows in the bytes alone.
+#[test]
+fn a_run_compares_launches_as_the_environment_says() {
+    for (check, code) in [("off", 8001), ("first", 6301), ("on", 6301)] {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_aicpu-ts"));
+        run.args(RUN).args(["--json", "--fault", "mismatch:rank=1,what=reduce"]).env_clear();
+        let output = run.env("HCCL_DFS_CONFIG", format!("inconsistent_check:{check}")).output().unwrap();
+        let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((output.status.code(), &line["code"]), (Some(1), &code.into()), "{check}: {line}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use core::time::Duration;
 
+use host_launcher::communicator::Compare;
 use host_launcher::rank_table::RankTable;
 use host_launcher::settings::{AlgoName, AlgoOp, ExpansionMode, Origin, Row, Settings};
 use host_launcher::{Error, Result};
@@ -35,6 +36,7 @@ fn an_empty_environment_gives_the_defaults() {
         ("HCCL_BUFFSIZE", "200 MiB"),
         ("HCCL_CONNECT_TIMEOUT", "120 s"),
         ("HCCL_DETERMINISTIC", "true"),
+        ("HCCL_DFS_CONFIG", "inconsistent_check:first"),
         ("HCCL_EXEC_TIMEOUT", "1836 s"),
         ("HCCL_OP_EXPANSION_MODE", "AICPU_TS"),
         ("RANK_TABLE_FILE", "-"),
@@ -87,6 +89,38 @@ fn a_deprecated_or_overruled_request_is_in_force_with_its_reason() {
     assert_eq!((settings.expansion_mode.reason(), settings.determinism.reason()), (None, None));
     let settings = read(&[("HCCL_OP_EXPANSION_MODE", "AICPU_CacheDisable")]).unwrap();
     assert_eq!(*settings.expansion_mode.value(), ExpansionMode::AicpuCacheDisable);
+}
+
+/// When launches of all ranks are compared is the field's `inconsistent_check`; its neighbours are checked and do nothing.
+#[test]
+fn what_is_compared_is_chosen_by_the_fields_variable() {
+    for (text, compare) in [("off", Compare::Off), ("first", Compare::First), ("on", Compare::Always)] {
+        let text = format!("inconsistent_check:{text}");
+        let settings = read(&[("HCCL_DFS_CONFIG", &text)]).unwrap();
+        assert_eq!((*settings.compare.value(), settings.compare.origin()), (compare, Origin::Environment));
+        assert_eq!(row(&settings, "HCCL_DFS_CONFIG").effective, text);
+        assert_eq!(settings.compare.reason(), None);
+    }
+    let all = "cluster_heartbeat:on,stuck_detection:off,task_exception:on,connection_fault_detection_time:0,\
+        task_monitor_interval:7200000,inconsistent_check:on";
+    let settings = read(&[("HCCL_DFS_CONFIG", all)]).unwrap();
+    assert_eq!(*settings.compare.value(), Compare::Always);
+    assert!(settings.compare.reason().unwrap().starts_with("only inconsistent_check can be chosen here"));
+    for (text, expected) in [
+        ("", "name:value pairs, with commas between them"),
+        ("inconsistent_check", "name:value pairs, with commas between them"),
+        ("inconsistent_check:always", "inconsistent_check:off, first or on"),
+        ("inconsistent_check:on,inconsistent_check:on", "inconsistent_check only once"),
+        ("stuck_detection:first", "stuck_detection:on or off"),
+        ("heartbeat:on", "inconsistent_check or another name of the field, not \"heartbeat\""),
+        (
+            "connection_fault_detection_time:19",
+            "connection_fault_detection_time:0, or seconds from 20 to 7200 in decimal digits",
+        ),
+    ] {
+        let message = format!("HCCL_DFS_CONFIG is {text:?}; expected {expected}");
+        assert_refused("HCCL_DFS_CONFIG", text, ErrorCode::ENV_VALUE, &message);
+    }
 }
 
 #[test]

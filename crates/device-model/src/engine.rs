@@ -207,7 +207,8 @@ impl Engine {
         let Self { site, queues, books, state } = self;
         let queue = &mut queues.threads[index];
         let mut device = Device { site, books, pairs: &mut queues.pairs };
-        let memory = queue.memory(&site.window);
+        let window = &site.window;
+        let mut memory = queue.memory(window);
         match queue.consumer.refresh(&memory) {
             Ok(news) => device.books.counters.doorbells += u64::from(news),
             Err(code) => {
@@ -224,9 +225,19 @@ impl Engine {
             let is_new = queue.held.is_none();
             let blow =
                 if device.books.mishaps.is_armed() && is_new { device.strike(&queue.entry) } else { None };
+            match blow {
+                Some(Blow::Garbled(bit)) => queue.garble(bit),
+                Some(Blow::Misled(head)) => {
+                    queue.misled = Some(head);
+                    memory = queue.memory(window);
+                }
+                _ => {}
+            }
             let place = queue.place();
             let executed = match blow {
-                None | Some(Blow::Spoilt) => device.execute(&queue.entry, place, &mut queue.moved),
+                None | Some(Blow::Spoilt | Blow::Garbled(_) | Blow::Misled(_)) => {
+                    device.execute(&queue.entry, place, &mut queue.moved)
+                }
                 Some(Blow::Failed(code)) => {
                     Err(execute::completion_of(&queue.entry, queue.place(), code.into()))
                 }
@@ -264,7 +275,7 @@ impl Engine {
             }
         }
         progress.bytes += books.moved;
-        queue.consumer.publish(&memory);
+        queue.publish(&memory);
     }
 
     /// Returns what the NPU has done so far.

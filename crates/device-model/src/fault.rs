@@ -69,6 +69,39 @@ pub enum Mishap {
     },
     /// The link to the task's peer is cut, in both directions.
     CutLink,
+    /// The completion ring says something wrong of the task, which reports its completion.
+    Completion(FalseCompletion),
+    /// The head of the task's queue is published wrong, the next time or from then on.
+    Head(FalseHead),
+    /// A bit of the entry is wrong when the device reads it, modulo their number: a neighbour has written into its slot.
+    Garble {
+        /// Which.
+        bit: u32,
+    },
+}
+
+/// What is wrong with a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FalseCompletion {
+    /// It never comes.
+    Lost,
+    /// It comes twice.
+    Twice,
+    /// Before it, one comes of the same task of the operation before.
+    Old,
+    /// Before it, one comes of a task that does not exist.
+    Bogus,
+}
+
+/// What is wrong with a published head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FalseHead {
+    /// It stays where it is until the queue is taken anew, or the NPU repaired.
+    Frozen,
+    /// Once, it is beyond every entry that there is.
+    Beyond,
+    /// Once, it is one behind what was published before.
+    Back,
 }
 
 impl When {
@@ -100,8 +133,9 @@ impl Mishap {
             // A copy within the NPU goes over no link.
             Self::FlipBit { detected, .. } => moves && (task.opcode != Sqe::COPY || !detected),
             Self::CutLink => task.opcode != Sqe::WAIT && task.peer != Sqe::NO_PEER,
-            // A work request has no doorbell of its own.
-            Self::LoseDoorbell => task.opcode < Wqe::WRITE,
+            // A work request has no doorbell of its own, and its ring is read by nobody else.
+            Self::LoseDoorbell | Self::Head(_) | Self::Garble { .. } => task.opcode < Wqe::WRITE,
+            Self::Completion(_) => task.opcode < Wqe::WRITE && task.flags & SqeFlags::COMPLETE.bits() != 0,
             Self::Kill | Self::Pause(_) | Self::Slow(_) | Self::Fail(_) => true,
         }
     }

@@ -137,6 +137,11 @@ impl Consumer {
         &self.cursor
     }
 
+    /// Returns the position that was published last.
+    pub(crate) const fn published(&self) -> u64 {
+        self.published
+    }
+
     /// Reads the doorbell and returns whether it announces anything new.
     ///
     /// # Errors

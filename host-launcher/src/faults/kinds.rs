@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use device_model::fault::{FalseCompletion, FalseHead};
 use serde::Serialize;
 use wire::ErrorCode;
 
@@ -88,6 +89,27 @@ pub const KINDS: &[KindInfo] = &[
         noticed: "at once, by the completion of the next task that needs it",
     },
     KindInfo {
+        name: "completion",
+        settings: "what=lost",
+        at_task: true,
+        what: "the completion that the task reports is lost, comes twice, or behind one that is old or bogus",
+        noticed: "not at all: nothing waits for a completion, and one that nobody has asked for is counted and left",
+    },
+    KindInfo {
+        name: "head",
+        settings: "what=frozen",
+        at_task: true,
+        what: "the head of the task's queue stays frozen, or is once published beyond all entries or going back",
+        noticed: "once the kernel needs the room: frozen, at the deadline; beyond or back, at once",
+    },
+    KindInfo {
+        name: "garble",
+        settings: "bit=320",
+        at_task: true,
+        what: "that bit of the task's ring entry is wrong, as if a neighbour had written there (320 to 383: its tokens)",
+        noticed: "at once where the entry means nothing then, or names no memory; else as what it means",
+    },
+    KindInfo {
         name: "mismatch",
         settings: "what=count",
         at_task: false,
@@ -138,6 +160,9 @@ impl Kind {
             Self::Fail(_) => "fail",
             Self::FlipBit { .. } => "flip-bit",
             Self::CutLink => "cut-link",
+            Self::Completion(_) => "completion",
+            Self::Head(_) => "head",
+            Self::Garble(_) => "garble",
             Self::Mismatch(_) => "mismatch",
             Self::Absent => "absent",
             Self::Abort(_) => "abort",
@@ -158,6 +183,9 @@ impl Kind {
             "fail" => Self::Fail(ErrorCode::DMA_TOKEN),
             "flip-bit" => Self::FlipBit { bit: 0, silent: false },
             "cut-link" => Self::CutLink,
+            "completion" => Self::Completion(FalseCompletion::Lost),
+            "head" => Self::Head(FalseHead::Frozen),
+            "garble" => Self::Garble(320),
             "mismatch" => Self::Mismatch(Argument::Count),
             "absent" => Self::Absent,
             "abort" => Self::Abort(Duration::from_micros(10)),

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use wire::ErrorCode;
 
-use super::{Argument, Fault, KINDS, Kind};
+use super::{Argument, COMPLETIONS, Fault, HEADS, KINDS, Kind};
 use device_model::fault::When;
 
 impl Fault {
@@ -58,6 +58,9 @@ impl Fault {
                 let named = Argument::ALL.into_iter().find(|argument| argument.name() == value);
                 *what = named.ok_or_else(|| format!("what={value}: expected count, dtype or reduce"))?;
             }
+            ("bit", Kind::Garble(bit)) => *bit = number(key, value)?,
+            ("what", Kind::Completion(what)) => *what = named(&COMPLETIONS, value)?,
+            ("what", Kind::Head(what)) => *what = named(&HEADS, value)?,
             (_, kind) => return Err(format!("{} has no setting {key:?}", kind.name())),
         }
         Ok(())
@@ -81,6 +84,14 @@ fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split(',').map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
+fn named<T: Copy>(table: &[(&str, T)], value: &str) -> Result<T, String> {
+    let named = table.iter().find(|(name, _)| *name == value);
+    named.map(|(_, what)| *what).ok_or_else(|| {
+        let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
+        format!("what={value}: expected {}", names.join(", "))
+    })
+}
+
 fn number<T: FromStr>(key: &str, value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("{key}={value}: expected a number that fits"))
 }
@@ -102,6 +113,9 @@ mod tests {
             "flip-bit:rank=3,bit=12,silent=1",
             "flip-bit:rank=3,bit=0@step=2",
             "cut-link@peer=1",
+            "completion:rank=1,what=old@nth=3",
+            "head:rank=2,what=back@step=1",
+            "garble:rank=0,bit=511@task=7",
             "mismatch:rank=1,what=dtype",
             "absent:rank=4294967295",
             "abort:rank=0,us=3",
@@ -133,6 +147,8 @@ mod tests {
             ("fail:code=1", "there is no such code"),
             ("fail:code=99999", "expected a number"),
             ("mismatch:what=root", "expected count, dtype or reduce"),
+            ("head:what=lost", "expected frozen, beyond, back"),
+            ("garble:bit=x", "expected a number"),
             ("absent@step=1", "takes no @"),
         ] {
             let error = Fault::parse(text).unwrap_err();

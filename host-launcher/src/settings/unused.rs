@@ -34,7 +34,6 @@ const UNUSED: &[(&str, &str)] = &[
     ("HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO", "no algorithm splits data over dimensions"),
     ("HCCL_DEBUG_CONFIG", NO_LOG),
     ("HCCL_DETOUR", NO_PLUGIN),
-    ("HCCL_DFS_CONFIG", NO_LOG),
     ("HCCL_DIAGNOSE_ENABLE", NO_LOG),
     ("HCCL_ENTRY_LOG_ENABLE", NO_LOG),
     ("HCCL_HOST_SOCKET_PORT_RANGE", NO_SOCKETS),

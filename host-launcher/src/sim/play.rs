@@ -174,9 +174,15 @@ pub(super) fn carry_out<'c>(
 }
 
 /// Returns whether nothing but a comparison of the bytes can show the faults: a bit that flips behind every check code,
-/// all ranks asked for the same other thing, or a signal too many that stood in for one too few.
+/// one that makes a ring entry mean something else, all ranks asked for the same other thing, or a signal too many that
+/// stood in for one too few.
 fn is_undetectable(scenario: &Scenario, cluster: &Cluster) -> bool {
-    let flips = |fault: &Fault| matches!(fault.kind, Kind::FlipBit { silent: true, .. });
+    let flips = |fault: &Fault| match fault.kind {
+        Kind::FlipBit { silent, .. } => silent,
+        // Another token is never right.
+        Kind::Garble(bit) => !(320..384).contains(&(bit % 512)),
+        _ => false,
+    };
     let mistaken = |fault: &Fault, rank| matches!(fault.kind, Kind::Mismatch(_)) && fault.rank == Some(rank);
     scenario.faults.iter().any(flips)
         || cluster.npu(0).fabric().has_masked_signals()
@@ -192,8 +198,10 @@ fn blame(ranks: u32, faults: &[Fault], failure: Option<&Error>) -> Blame {
         return Blame::FalseDeath;
     }
     let named = |fault: &Fault| match fault.kind {
-        // A link has two ends, and of two ranks that differ either may be the wrong one.
-        Kind::CutLink | Kind::DuplicateNotify(_) => {
+        // A link has two ends, of two ranks that differ either may be the wrong one, a wait that has been carried out
+        // behind a frozen head looks as if its signal had been lost, and an entry with another token as if the peer had
+        // taken its memory back.
+        Kind::CutLink | Kind::DuplicateNotify(_) | Kind::Head(_) | Kind::Garble(_) => {
             [report.culprit_rank, report.peer, Some(report.rank)].contains(&fault.rank)
         }
         Kind::Mismatch(_) if ranks == 2 => report.culprit_rank.is_some(),

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use device_model::fault::When;
+use device_model::fault::{FalseCompletion, FalseHead, When};
 use fastrand::Rng;
 use std::sync::Arc;
 use templates::Shape;
@@ -179,7 +179,7 @@ fn faults(dice: &mut Rng, most: u32, ranks: u32) -> Vec<Fault> {
 
 fn fault(dice: &mut Rng, ranks: u32) -> Fault {
     let micros = |dice: &mut Rng| Duration::from_micros(1 << dice.u32(0..14));
-    let kind = match dice.u8(..28) {
+    let kind = match dice.u8(..34) {
         0..3 => Kind::Kill,
         3..5 => Kind::Pause(micros(dice)),
         5..7 => Kind::Slow(Duration::from_micros(1 << dice.u32(0..10))),
@@ -193,13 +193,22 @@ fn fault(dice: &mut Rng, ranks: u32) -> Fault {
         22 => Kind::Absent,
         23..25 => Kind::Abort(Duration::from_micros(dice.u64(..200))),
         25..27 => Kind::Suspend(Duration::from_micros(dice.u64(..200))),
-        _ => Kind::Exhaust(dice.u64(1..40)),
+        27 => Kind::Exhaust(dice.u64(1..40)),
+        28..30 => {
+            use FalseCompletion::{Bogus, Lost, Old, Twice};
+            Kind::Completion(pick(dice, &[Lost, Twice, Old, Bogus]))
+        }
+        30..32 => Kind::Head(pick(dice, &[FalseHead::Frozen, FalseHead::Beyond, FalseHead::Back])),
+        // The tokens of both operands: any other bit may make an entry mean something else.
+        _ => Kind::Garble(dice.u32(320..384)),
     };
     // Any task of the first operations, those near the start more often.
     let when = match kind {
         Kind::Mismatch(_) | Kind::Absent | Kind::Abort(_) | Kind::Suspend(_) | Kind::Exhaust(_) => {
             When::default()
         }
+        // One is reported by each chunk of an operation.
+        Kind::Completion(_) => When { spared: dice.u32(..4), ..When::default() },
         _ => {
             let reach = 1 << dice.u32(0..7);
             When { spared: dice.u32(..reach), ..When::default() }

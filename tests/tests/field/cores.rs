@@ -50,6 +50,33 @@ fn more_communicators_than_cores_with_crossed_waits_all_finish() {
     benches.into_iter().for_each(|bench| bench.finish().unwrap());
 }
 
+/// The same constraint: twelve communicators wait for a rank that has not launched yet, twice as many as there are cores in
+/// the field, and more contexts than a kernel keeps decoded. The thirteenth works all the while; then they do.
+#[test]
+fn communicators_that_wait_hold_no_core() {
+    const WAITING: usize = 12;
+    let cluster = world::threads(2, Place::OneServer, 24 << 20);
+    let mut benches: Vec<Bench<'_>> = (0..=WAITING)
+        .map(|number| {
+            let config = Config { name: format!("comm-{number}"), timeout: FAR, ..Config::default() };
+            Bench::new(&cluster, config, 64 << 10).unwrap()
+        })
+        .collect();
+    let (free, waiting) = benches.split_last_mut().unwrap();
+    for bench in &mut *waiting {
+        bench.launch_on(0, &case(Algorithm::Ring)).unwrap();
+    }
+    for seed in 0..200 {
+        free.run(&Case { seed, ..case(Algorithm::Ring) }).unwrap();
+    }
+    for bench in waiting {
+        assert_eq!(bench.communicator().pending().len(), 1, "it waits");
+        bench.launch_on(1, &case(Algorithm::Ring)).unwrap();
+        bench.communicator().synchronize().unwrap();
+    }
+    benches.into_iter().for_each(|bench| bench.finish().unwrap());
+}
+
 /// T34, vllm-project/vllm-ascend#15035 and #14296: two engines want the same cores, and the start hangs. Two processes that
 /// want the same NPUs: the second is told who has them, at once.
 #[test]

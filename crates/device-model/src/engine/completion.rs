@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use wire::{Cqe, npu};
 use zerocopy::transmute;
 
+use crate::fault::FalseCompletion;
 use crate::memory::Window;
 
 /// Writes completions of one NPU.
@@ -22,6 +23,21 @@ impl Completions {
         let read = window.word(npu::CQ_HEAD).load(Ordering::Acquire);
         // A head beyond the tail wraps to a large distance and counts as full: nothing is overwritten.
         self.tail.wrapping_sub(read) < npu::CQ_DEPTH
+    }
+
+    /// Writes a completion, and what is wrong with it, as far as there is room.
+    #[cold]
+    pub(super) fn write_wrong(&mut self, window: &Window, cqe: Cqe, wrong: FalseCompletion) {
+        let stranger = match wrong {
+            FalseCompletion::Lost => return,
+            FalseCompletion::Twice => cqe,
+            FalseCompletion::Old => Cqe { task: cqe.task.wrapping_sub(1 << 32), ..cqe },
+            FalseCompletion::Bogus => Cqe { task: !cqe.task, queue: !cqe.queue, ..cqe },
+        };
+        self.write(window, stranger);
+        if self.has_room(window) {
+            self.write(window, cqe);
+        }
     }
 
     /// Writes a completion; its phase byte, in the last word, becomes visible after everything else.

@@ -75,7 +75,11 @@ impl Device<'_> {
         match step {
             Ok(step) => {
                 if reports && step == Step::Done {
-                    self.books.completions.write(window, completion_of(sqe, place, ErrorCode::OK.into()));
+                    let cqe = completion_of(sqe, place, ErrorCode::OK.into());
+                    match self.books.mishaps.completion() {
+                        None => self.books.completions.write(window, cqe),
+                        Some(wrong) => self.books.completions.write_wrong(window, cqe, wrong),
+                    }
                 }
                 Ok(step)
             }

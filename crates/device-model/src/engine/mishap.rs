@@ -8,7 +8,7 @@ use std::time::Instant;
 use wire::{ErrorCode, Sqe};
 
 use crate::fabric::Fabric;
-use crate::fault::{Mishap, When};
+use crate::fault::{FalseCompletion, FalseHead, Mishap, When};
 
 /// What a fault does to the task that it struck, or to its NPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub(super) enum Blow {
     Unheard,
     /// The task fails.
     Failed(ErrorCode),
+    /// The device reads a bit of the task wrong.
+    Garbled(u32),
+    /// The head of the task's queue is published wrong.
+    Misled(FalseHead),
     /// The task is executed, and something about it is wrong.
     Spoilt,
 }
@@ -41,6 +45,8 @@ pub(super) struct Mishaps {
     signal: Option<Mishap>,
     /// The next bytes are wrong.
     flip: Option<(u64, bool)>,
+    /// The next completion is wrong.
+    completion: Option<FalseCompletion>,
     /// How much longer every task takes.
     drag: Option<Duration>,
     echoes: Vec<Echo>,
@@ -73,6 +79,12 @@ impl Mishaps {
             Mishap::Pause(time) => Blow::Paused(now + time),
             Mishap::LoseDoorbell => Blow::Unheard,
             Mishap::Fail(code) => Blow::Failed(code),
+            Mishap::Garble { bit } => Blow::Garbled(bit),
+            Mishap::Head(head) => Blow::Misled(head),
+            Mishap::Completion(completion) => {
+                self.completion = Some(completion);
+                Blow::Spoilt
+            }
             Mishap::Slow(time) => {
                 self.drag = Some(time);
                 Blow::Spoilt
@@ -118,6 +130,12 @@ impl Mishaps {
     #[inline]
     pub(super) fn flip(&mut self) -> Option<(u64, bool)> {
         self.flip.take()
+    }
+
+    /// Returns what is wrong with the completion being written.
+    #[inline]
+    pub(super) fn completion(&mut self) -> Option<FalseCompletion> {
+        self.completion.take()
     }
 
     #[inline]

@@ -10,6 +10,7 @@ use wire::{DESCRIPTOR_BYTES, Descriptor, DeviceAddr, Sqe};
 use zerocopy::transmute;
 
 use super::execute::Place;
+use crate::fault::FalseHead;
 use crate::memory::Window;
 use crate::queue::{Consumer, RingMemory};
 
@@ -40,13 +41,15 @@ pub(super) struct Queue {
     pub(super) moved: u64,
     /// A queue pair in its error state, or a thread whose task stopped the NPU.
     pub(super) is_broken: bool,
+    /// What is wrong with the head that is published.
+    pub(super) misled: Option<FalseHead>,
 }
 
 impl Queue {
     /// Returns what the consumer reads.
     #[inline]
     pub(super) const fn memory<'a>(&self, window: &'a Window) -> Ring<'a> {
-        Ring { window, ring: self.ring, id: self.id }
+        Ring { window, ring: self.ring, id: self.id, is_mute: self.misled.is_some() }
     }
 
     /// Returns where the entry at the head stands.
@@ -74,6 +77,44 @@ impl Queue {
         self.is_loaded = false;
         self.consumer.forget();
         memory.take_back(lost, self.consumer.cursor().tail_word());
+    }
+
+    /// Makes a bit of the entry at the head another.
+    #[cold]
+    pub(super) fn garble(&mut self, bit: u32) {
+        let mut entry = Descriptor::from(self.entry);
+        let lanes = u32::try_from(entry.lanes.len()).unwrap_or(1);
+        if let Some(lane) = entry.lanes.get_mut((bit / 64 % lanes) as usize) {
+            *lane ^= 1 << (bit % 64);
+        }
+        self.entry = entry.into();
+    }
+
+    /// Publishes the head if it moved, or what is wrong with it.
+    #[inline]
+    pub(super) fn publish(&mut self, memory: &Ring<'_>) {
+        match self.misled {
+            None => self.consumer.publish(memory),
+            Some(wrong) => self.mislead(memory, wrong),
+        }
+    }
+
+    #[cold]
+    fn mislead(&mut self, memory: &Ring<'_>, wrong: FalseHead) {
+        let head = match wrong {
+            FalseHead::Frozen => return,
+            FalseHead::Beyond => self.consumer.cursor().head_word() ^ 1 << 31,
+            FalseHead::Back => self.consumer.published().wrapping_sub(1) & u64::from(u32::MAX),
+        };
+        self.misled = None;
+        Ring { is_mute: false, ..*memory }.publish(head);
+    }
+
+    /// Publishes the head as it is, and does so from now on.
+    pub(super) fn correct(&mut self, window: &Window) {
+        if self.misled.take().is_some() {
+            self.memory(window).publish(self.consumer.cursor().head_word());
+        }
     }
 
     /// Counts the entry at the head as done.
@@ -117,6 +158,8 @@ pub(super) struct Ring<'a> {
     window: &'a Window,
     ring: u64,
     id: u16,
+    /// Whether the head is published by nobody but [`Queue::publish`].
+    is_mute: bool,
 }
 
 impl Ring<'_> {
@@ -142,6 +185,9 @@ impl RingMemory for Ring<'_> {
 
     #[inline]
     fn publish(&self, head: u64) {
+        if self.is_mute {
+            return;
+        }
         // ORDER: pairs with the producer's acquire load of the head: our reads of the entries come before it.
         self.window.word(npu::HEADS + 8 * u64::from(self.id)).store(head, Ordering::Release);
     }
@@ -222,6 +268,7 @@ fn open(window: &Window, id: u16, slot: &QueueSlot, first: u64) -> Option<Queue>
         held: None,
         moved: 0,
         is_broken: false,
+        misled: None,
     };
     ring.is_multiple_of(DESCRIPTOR_BYTES as u64).then_some(queue)
 }

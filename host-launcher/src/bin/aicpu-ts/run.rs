@@ -60,7 +60,16 @@ fn config(args: &RunArgs, settings: &Settings, buffer_bytes: u64) -> Config {
     let disabled = *settings.expansion_mode.value() == ExpansionMode::AicpuCacheDisable;
     let cache = args.cache.unwrap_or(if disabled { CacheMode::Off } else { CacheMode::On });
     let dump = args.dump.clone();
-    Config { name: "run".to_owned(), buffer_bytes, timeout, timeout_source, cache, dump, ..Config::default() }
+    Config {
+        name: "run".to_owned(),
+        buffer_bytes,
+        timeout,
+        timeout_source,
+        cache,
+        compare: *settings.compare.value(),
+        dump,
+        ..Config::default()
+    }
 }
 
 /// Turns the arguments into a question.
