@@ -7,11 +7,11 @@
 use core::ops::DerefMut;
 
 use graph_verifier::Obligation;
-use task_cache::{Directory, Key, SlotId, Stats, Tally, defaults};
+use task_cache::{Directory, FIELD_CAPACITY, Key, Limits, SlotId, Stats, Tally, defaults, field_bytes};
 use task_graph::{AffinePatterns, Block, PackedGraph, Page, Pages, Sized, TaskGraph};
 use templates::{Plan, Tables};
 use wire::ErrorCode;
-use wire::launch::CacheOutcome;
+use wire::launch::{CacheMode, CacheOutcome};
 
 use crate::LARGEST_GRAPH_PAGES;
 use crate::cache_key::{self, Wanted};
@@ -74,11 +74,22 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
     }
 
     /// Shares out the pages: one graph of the largest size can always be submitted, the cache has the rest, and one
-    /// communicator at most three quarters of that.
-    pub(crate) fn set_limits(&mut self) {
+    /// communicator at most three quarters of that. As the field does it, there are no shares, nothing gives way, and
+    /// what is there is all there will be once it has reached the field's capacity.
+    fn share_out(&mut self, mode: CacheMode) {
         let reserved = u32::try_from(LARGEST_GRAPH_PAGES).unwrap_or(u32::MAX);
         let units = u64::from(self.pages.capacity().saturating_sub(reserved));
-        self.directory.set_limits(defaults::limits(units, defaults::GRAPHS));
+        let ours = defaults::limits(units, defaults::GRAPHS);
+        self.directory.set_limits(match mode {
+            CacheMode::On | CacheMode::Off => ours,
+            CacheMode::Hccl => {
+                let bytes =
+                    |graph: PackedGraph| field_bytes(graph.len() - graph.kinds().wqes, graph.kinds().wqes);
+                let is_full = self.directory.payloads().map(bytes).sum::<u64>() >= FIELD_CAPACITY;
+                let units = if is_full { self.directory.used().units } else { units };
+                Limits { units, quota_units: units, quota_slots: u64::MAX, evict: false }
+            }
+        });
     }
 
     pub(crate) fn pages(&self) -> &Pages<T> {
@@ -139,6 +150,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
             self.held = entry.map(|entry| Held { graph: hit.payload, entry: Some(entry) });
             return Ok((hit.payload, CacheOutcome::Hit));
         }
+        self.share_out(job.launch.cache);
         let plan = planned.map(|planned| &planned.plan);
         job.record(plan, context, attached, &mut self.recorder)?;
         let held = match (wanted, plan) {

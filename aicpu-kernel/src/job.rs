@@ -173,9 +173,12 @@ impl Job {
             rank,
             peers,
         };
-        pages
-            .bind(graph, &bindings, &base, unit, |queue| context.ring_tail(queue), vectors)
-            .map_err(|(code, region)| Fault { code, detail: u64::from(region.peer().unwrap_or(rank)) })?;
+        pages.bind(graph, &bindings, &base, unit, |queue| context.ring_tail(queue), vectors).map_err(
+            |unbound| {
+                let owner = u64::from(unbound.region.peer().unwrap_or(rank));
+                Fault { code: unbound.code, detail: (u64::from(unbound.task) + 1) << 32 | owner }
+            },
+        )?;
         self.count(graph);
         Ok(())
     }

@@ -81,7 +81,6 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
     /// # Errors
     /// `CONTEXT_ADDRESS` when the window is not what the platform says.
     pub fn start(&mut self) -> Result<(), ErrorCode> {
-        self.graphs.set_limits();
         self.answered = self.port.load(LAUNCH_HEAD)?;
         self.completions = Completions::starting_at(self.port.load(CQ_HEAD)?);
         self.port.store(KERNEL_STATE, KernelState::Ready as u64)

@@ -30,8 +30,9 @@ use crate::qemu::{Guest, Options};
 use crate::stream::{Behind, Order, Stream};
 use crate::topology::Topology;
 
-/// Pages in which a kernel of this process keeps graphs: 2 MiB.
-const CACHE_PAGES: usize = 512;
+/// Pages in which a kernel of this process keeps graphs: 8 MiB, which take as many descriptors as the 10 MiB of the field's
+/// cache.
+const CACHE_PAGES: usize = 2048;
 /// What runs the kernels of a simulation, by the name users know.
 const SIMULATED: &str = "simulated";
 /// Name of the machines that must be woken.

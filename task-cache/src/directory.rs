@@ -118,6 +118,12 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
         self.hit(self.find(key)?)
     }
 
+    /// Returns what is recorded in the entries that serve launches.
+    pub fn payloads(&self) -> impl Iterator<Item = P> {
+        let live = self.slots.iter().filter(|slot| slot.state == State::Live);
+        live.filter_map(|slot| slot.payload)
+    }
+
     /// Counts an operation that is not looked up, for reasons that are not none.
     pub fn bypass(&mut self, reasons: Reasons) {
         self.stats.bypass(reasons);

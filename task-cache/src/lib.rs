@@ -36,7 +36,7 @@ pub use explain::{Explanation, Near};
 pub use field::{Difference, Field, Value};
 pub use hash::{Constant, KeyHash, Mixed};
 pub use key::{Alias, Determinism, Facts, Form, Key};
-pub use policy::{Mode, Policy, Product, Protocol, Protocols, Request};
+pub use policy::{FIELD_CAPACITY, Mode, Policy, Product, Protocol, Protocols, Request, field_bytes};
 pub use reason::{Reason, Reasons};
 pub use room::{Limits, Refusal, Tally};
 pub use slot::{Hit, SlotId, State};

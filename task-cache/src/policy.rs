@@ -125,6 +125,16 @@ impl Policy {
     }
 }
 
+/// Bytes of graphs that the field's cache keeps, of all communicators together. It looks before it inserts, so that the
+/// last may reach beyond; nothing ever gives way.
+pub const FIELD_CAPACITY: u64 = 10 << 20;
+
+/// Returns the bytes that the field's cache counts for a graph: 112 for a submission entry, 144 for a work request.
+#[must_use]
+pub fn field_bytes(sqes: u32, wqes: u32) -> u64 {
+    112 * u64::from(sqes) + 144 * u64::from(wqes)
+}
+
 /// The field's conditions, all of which must hold. Chunks are no matter: its recording is of the whole operation.
 fn field_reasons(request: &Request, common: Reasons) -> Reasons {
     const RECORDED: Protocols = Protocols::NONE.with(Protocol::UbCtp).with(Protocol::Uboe);

@@ -14,6 +14,8 @@ use crate::rig::{INPUT, OUTPUT, Rig, Setup};
 
 /// Pages with which 64 are left for graphs that are kept.
 pub(crate) const PAGES: usize = aicpu_kernel::LARGEST_GRAPH_PAGES + 64;
+/// Pages with which every graph of at most 16 ranks is kept: mesh by chunks over queue pairs takes the most.
+const ROOM: usize = aicpu_kernel::LARGEST_GRAPH_PAGES + 256;
 pub(crate) const BLOCKS: usize = 256;
 
 /// An operation, but for where its buffers lie.
@@ -174,7 +176,7 @@ impl Case {
     /// Launches at two places, one after the other; returns what the rings got, all in all.
     fn launch(&self, cache: CacheMode, turns: [Turn; 2]) -> Result<[Launched; 2], u32> {
         let setup = self.setup();
-        let mut rig = Rig::with_pages(&[setup], BLOCKS, PAGES);
+        let mut rig = Rig::with_pages(&[setup], BLOCKS, ROOM);
         let mut launch = |turn| {
             let args = self.args(&mut rig, turn, cache);
             let status = rig.run(args);

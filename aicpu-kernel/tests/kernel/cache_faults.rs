@@ -3,7 +3,7 @@
 use aicpu_kernel::LARGEST_GRAPH_PAGES;
 use task_cache::{Refusal, Tally};
 use wire::launch::{Algorithm, Buffer, CacheMode, CacheOutcome, OpKind, Staging};
-use wire::npu::Status;
+use wire::npu::{Protocol, Status};
 use wire::{DeviceAddr, ErrorCode, LaunchArgs, Sqe};
 
 use crate::cache_bytes::PAGES;
@@ -129,6 +129,43 @@ fn t29b_a_cache_without_entries_lets_the_oldest_go() {
     // A communicator may have 192 of 256 entries.
     assert_eq!((after.kept, after.pages), (Tally { units: 192, slots: 192 }, 192));
     assert_eq!((after.stats.inserted, after.stats.evicted), (1000, 808));
+}
+
+/// As the field's cache does it: what came first stays for ever, the last graph reaches beyond the 10 MiB, and what comes
+/// later runs uncached, of every communicator.
+#[test]
+fn t29b_as_the_field_does_it_the_first_ten_mebibytes_stay() {
+    let setup = Setup { protocol: Protocol::Ub, pair_depth: 512, ..Setup::new(0, 64) };
+    let other = Setup { slot: 1, instance: [3, 4], ..setup };
+    let mut rig = Rig::with_pages(&[setup, other], 64, LARGEST_GRAPH_PAGES + 2048);
+    let mut launch = |setup: &Setup, piece: u64| {
+        let args = LaunchArgs { cache: CacheMode::Hccl as u8, piece: 128 * piece, ..setup.launch(6400) };
+        drive(&mut rig, setup, args);
+        let status = rig.status();
+        (ErrorCode(status.code), status.cache, 112 * u64::from(status.sqes) + 144 * u64::from(status.wqes))
+    };
+    let (mut bytes, mut kept) = (0, 0);
+    while bytes < 10 << 20 {
+        kept += 1;
+        let (code, cache, more) = launch(&setup, kept);
+        assert_eq!((code, cache), (ErrorCode::OK, CacheOutcome::Miss as u8));
+        bytes += more;
+    }
+    assert!(kept > 20, "{kept} graphs");
+    for piece in kept + 1..kept + 4 {
+        for setup in [&setup, &other] {
+            assert_eq!([0; 2].map(|_| launch(setup, piece).1), [CacheOutcome::Miss as u8; 2]);
+        }
+    }
+    for piece in 1..=kept {
+        assert_eq!(launch(&setup, piece).1, CacheOutcome::Hit as u8, "{piece}");
+    }
+    let after = rig.kernel.cache_use();
+    assert_eq!((after.kept.slots, after.stats.evicted, after.stats.refused_by(Refusal::Full)), (kept, 0, 12));
+    // The same launch under our own policy lets the oldest go only where there is no room.
+    let args = LaunchArgs { piece: 128 * (kept + 1), ..setup.launch(6400) };
+    drive(&mut rig, &setup, args);
+    assert_eq!((rig.kernel.cache_use().kept.slots, rig.kernel.cache_use().stats.evicted), (kept + 1, 0));
 }
 
 /// A two-shot all-reduce of `count` int32 over the users' buffers, whose tables are written.

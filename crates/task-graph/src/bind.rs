@@ -23,6 +23,17 @@ pub trait Bindings {
     fn bound(&self, region: RegionId) -> Option<Bound>;
 }
 
+/// Why a graph cannot be bound to a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unbound {
+    /// `BINDING_MISSING` or `BINDING_EXTENT`.
+    pub code: ErrorCode,
+    /// The region that is missing or too short.
+    pub region: RegionId,
+    /// The first task that needs it, or reaches beyond its end, by its number within the graph.
+    pub task: u32,
+}
+
 /// Launch-time values other than regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchBase {

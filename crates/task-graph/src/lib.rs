@@ -31,7 +31,7 @@ mod sink;
 mod task;
 
 pub use affine::{AffinePatterns, Sized};
-pub use bind::{Bindings, Bound, LaunchBase, Vectors};
+pub use bind::{Bindings, Bound, LaunchBase, Unbound, Vectors};
 pub use counter::{Counter, Counts};
 pub use encode::Resources;
 pub use graph::{BLOCK_ENTRIES, Block, Cursor, Kinds, QUEUES, QueueIndex, Run, TaskGraph};

@@ -9,8 +9,7 @@ use core::ops::DerefMut;
 use wire::{BASES, Base, DESCRIPTOR_BYTES, Descriptor, ErrorCode};
 use zerocopy::FromZeros;
 
-use crate::RegionId;
-use crate::bind::{Bindings, LaunchBase, Vectors, vector_of};
+use crate::bind::{Bindings, LaunchBase, Unbound, Vectors, vector_of};
 use crate::graph::{Block, Cursor, Kinds, QueueIndex, Run, TaskGraph};
 use crate::pattern::{Interned, Pattern};
 
@@ -385,7 +384,8 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
     /// is the size of a slice, bytes, which only affine graphs depend on.
     ///
     /// # Errors
-    /// `BINDING_MISSING` or `BINDING_EXTENT` and the region at fault; the graph must not be submitted then.
+    /// `BINDING_MISSING` or `BINDING_EXTENT`, the region at fault and the first task that names it; the graph must not
+    /// be submitted then.
     pub fn bind(
         &self,
         graph: &PackedGraph,
@@ -394,11 +394,44 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
         unit: u64,
         wqe_tail: impl Fn(QueueIndex) -> u32,
         vectors: &mut Vectors,
-    ) -> Result<(), (ErrorCode, RegionId)> {
+    ) -> Result<(), Unbound> {
         for (interned, vector) in self.patterns(graph).zip(vectors.bases_mut()) {
-            *vector = Base(vector_of(&interned, bindings, base, unit, &wqe_tail)?);
+            let bound = |interned: &Interned| vector_of(interned, bindings, base, unit, &wqe_tail);
+            *vector = Base(bound(&interned).map_err(|fault| {
+                let first = self.first_fault(graph, &interned, |alone| bound(alone).err());
+                let (task, (code, region)) = first.unwrap_or((0, fault));
+                Unbound { code, region, task }
+            })?);
         }
         Ok(())
+    }
+
+    /// Returns the first task of a pattern of which, taken for itself, `fault` finds one.
+    #[cold]
+    fn first_fault<F>(
+        &self,
+        graph: &PackedGraph,
+        interned: &Interned,
+        fault: impl Fn(&Interned) -> Option<F>,
+    ) -> Option<(u32, F)> {
+        let number = self.patterns(graph).position(|other| other.key == interned.key);
+        let fault_of = |(entry, own): (&Descriptor, &u16)| {
+            let [_, task, source, destination, len, ..] = entry.lanes;
+            let extents = [source.saturating_add(len), destination.saturating_add(len)];
+            let alone = Interned { extents, ..*interned };
+            let fault = if number == Some(usize::from(*own)) { fault(&alone) } else { None };
+            Some((u32::try_from(task).ok()?, fault?))
+        };
+        let mut first = None;
+        for QueueRun { mut cursor, .. } in self.queues(graph) {
+            while cursor.left > 0 {
+                let run = self.run(&cursor, PAGE_LEN);
+                let faults = run.entries.iter().zip(run.patterns).filter_map(fault_of);
+                first = faults.chain(first).min_by_key(|(task, _)| *task);
+                self.advance(&mut cursor, run.entries.len().max(1));
+            }
+        }
+        first
     }
 
     /// Returns at most `most` of the descriptors ahead of `cursor` that lie together; empty only at the end.
@@ -432,14 +465,19 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
                 return taken;
             };
             copy(now, run);
-            let steps = u32::try_from(count).unwrap_or(0);
-            cursor.left -= steps.min(cursor.left);
-            let mut place = Place { page: cursor.block, at: cursor.at };
-            self.skip(&mut place, steps);
-            (cursor.block, cursor.at) = (place.page, place.at);
+            self.advance(cursor, count);
             rest = later;
             taken += count;
         }
+    }
+
+    #[inline(always)]
+    fn advance(&self, cursor: &mut Cursor, count: usize) {
+        let steps = u32::try_from(count).unwrap_or(0);
+        cursor.left -= steps.min(cursor.left);
+        let mut place = Place { page: cursor.block, at: cursor.at };
+        self.skip(&mut place, steps);
+        (cursor.block, cursor.at) = (place.page, place.at);
     }
 }
 

@@ -11,7 +11,7 @@ use wire::{
 use super::rig::{
     BASE, HCCS, Places, ROCE, ROCE_QUEUE, SUM, UB, UB_QUEUE, graph, pack, record, span, wqe_tail,
 };
-use crate::{ChannelNotify, QueueIndex, RegionId, RegionKind, Span, Task, ThreadId, Vectors};
+use crate::{ChannelNotify, QueueIndex, RegionId, RegionKind, Span, Task, ThreadId, Unbound, Vectors};
 
 fn kind() -> impl Strategy<Value = RegionKind> {
     prop_oneof![Just(RegionKind::Input), Just(RegionKind::Output), Just(RegionKind::Scratch)]
@@ -219,14 +219,18 @@ fn a_region_that_is_not_bound_or_too_short_is_named() {
     };
     let mut vectors = Vectors::new();
     let mut graph = graph(4);
-    record(&mut graph, &[(0, write(100, 28)), (0, write(0, 64)), (1, write(90, 38))]).expect("records");
+    // The first task is on the thread that comes last, and names nothing that can be missing.
+    let first = (1, Task::ThreadWait { index: 0 });
+    let tasks = [first, (1, write(90, 37)), (0, write(100, 28)), (0, write(0, 64))];
+    record(&mut graph, &tasks).expect("records");
     let packed = pack(&graph);
     let mut bind = |len, missing| packed.bind(&Places { len, missing }, &BASE, wqe_tail, &mut vectors);
+    let unbound = |code, region, task| Err(Unbound { code, region, task });
     assert_eq!(bind(128, None), Ok(()));
-    assert_eq!(bind(127, None), Err((ErrorCode::BINDING_EXTENT, far)));
-    assert_eq!(bind(63, None), Err((ErrorCode::BINDING_EXTENT, RegionId::INPUT)));
-    assert_eq!(bind(128, Some(far)), Err((ErrorCode::BINDING_MISSING, far)));
-    assert_eq!(bind(128, Some(RegionId::INPUT)), Err((ErrorCode::BINDING_MISSING, RegionId::INPUT)));
+    assert_eq!(bind(127, None), unbound(ErrorCode::BINDING_EXTENT, far, 2));
+    assert_eq!(bind(63, None), unbound(ErrorCode::BINDING_EXTENT, far, 1));
+    assert_eq!(bind(128, Some(far)), unbound(ErrorCode::BINDING_MISSING, far, 1));
+    assert_eq!(bind(128, Some(RegionId::INPUT)), unbound(ErrorCode::BINDING_MISSING, RegionId::INPUT, 1));
     assert_eq!(bind(128, Some(RegionId::OUTPUT)), Ok(()), "not used");
 }
 
@@ -237,5 +241,6 @@ fn a_span_that_wraps_fits_no_region() {
     record(&mut graph, &[(0, Task::LocalCopy { dst: span(RegionId::OUTPUT, 0, 4), src })]).expect("records");
     let places = Places { len: u64::MAX - 1, missing: None };
     let bound = pack(&graph).bind(&places, &BASE, wqe_tail, &mut Vectors::new());
-    assert_eq!(bound, Err((ErrorCode::BINDING_EXTENT, RegionId::INPUT)));
+    let (code, region) = (ErrorCode::BINDING_EXTENT, RegionId::INPUT);
+    assert_eq!(bound, Err(Unbound { code, region, task: 0 }));
 }

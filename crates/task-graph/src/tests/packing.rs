@@ -94,7 +94,7 @@ fn patterns_survive_with_their_extents() {
     let packed = pool.pack(&graph).expect("fits");
     let bind = |len| {
         let places = Places { len, missing: None };
-        pool.bind(&packed, &places, &BASE, 0, wqe_tail, &mut Vectors::new()).map_err(|(code, _)| code)
+        pool.bind(&packed, &places, &BASE, 0, wqe_tail, &mut Vectors::new()).map_err(|unbound| unbound.code)
     };
     assert_eq!(bind(992), Ok(()));
     assert_eq!(bind(991), Err(ErrorCode::BINDING_EXTENT));

@@ -127,7 +127,7 @@ impl Packed {
         base: &LaunchBase,
         wqe_tail: impl Fn(QueueIndex) -> u32,
         vectors: &mut Vectors,
-    ) -> Result<(), (wire::ErrorCode, RegionId)> {
+    ) -> Result<(), crate::Unbound> {
         self.pages.bind(&self.graph, places, base, 0, wqe_tail, vectors)
     }
 
