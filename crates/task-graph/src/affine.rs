@@ -49,7 +49,7 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
         {
             return Err(ErrorCode::PLAN_INTERNAL);
         }
-        split.restart(self.patterns(&one.graph).next());
+        split.restart(self.patterns(&one.graph).next().copied());
         for index in 0..one.graph.queue_count() {
             let mut places = Places::new(self, one, other, index)?;
             while let Some(part) = places.next(self, one, other)? {

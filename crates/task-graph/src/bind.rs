@@ -82,6 +82,7 @@ impl Default for Vectors {
 }
 
 /// Returns what one launch adds to the descriptors of a pattern.
+#[inline(always)]
 pub(crate) fn vector_of(
     interned: &Interned,
     bindings: &impl Bindings,
@@ -90,13 +91,8 @@ pub(crate) fn vector_of(
     wqe_tail: &impl Fn(QueueIndex) -> u32,
 ) -> Result<[u64; 8], (ErrorCode, RegionId)> {
     let timeout = u64::from(base.timeout_ms);
-    let (first, second, signal, launch) = match interned.pattern() {
-        Pattern::Sqe { src, dst } => (src, dst, 0, timeout),
-        Pattern::Wqe { local, remote } => (local, remote, 0, 0),
-        Pattern::Post { queue } => (None, None, 0, timeout | u64::from(wqe_tail(queue)) << 32),
-        Pattern::Start => (None, None, base.start_notify, timeout),
-        Pattern::Done => (None, None, base.done_notify, timeout),
-        Pattern::Next => (None, None, base.next_notify, timeout),
+    let Some((regions, is_sqe)) = interned.operands() else {
+        return Ok(signal_of(interned.pattern(), base, wqe_tail));
     };
     // The part of offsets and lengths that grows with the unit; all zero in a graph of one size.
     let grown = |slope: u16| u64::from(slope).wrapping_mul(unit);
@@ -110,10 +106,24 @@ pub(crate) fn vector_of(
         }
         Ok((bound.addr.0.wrapping_add(offset), u64::from(bound.token)))
     };
-    let [extent, other] = interned.extents;
+    let ([first, second], [extent, other]) = (regions, interned.extents);
     let (source, token) = operand(first, extent, grown(src))?;
     let (destination, its_token) = operand(second, other, grown(dst))?;
-    Ok([0, base.task, source, destination, len, token | its_token << 32, u64::from(signal), launch])
+    let launch = if is_sqe { timeout } else { 0 };
+    Ok([0, base.task, source, destination, len, token | its_token << 32, 0, launch])
+}
+
+/// The same for a pattern without operands, all of them submission entries.
+fn signal_of(pattern: Pattern, base: &LaunchBase, wqe_tail: &impl Fn(QueueIndex) -> u32) -> [u64; 8] {
+    let (signal, position) = match pattern {
+        Pattern::Start => (base.start_notify, 0),
+        Pattern::Done => (base.done_notify, 0),
+        Pattern::Next => (base.next_notify, 0),
+        Pattern::Post { queue } => (0, wqe_tail(queue)),
+        Pattern::Sqe { .. } | Pattern::Wqe { .. } => (0, 0),
+    };
+    let launch = u64::from(base.timeout_ms) | u64::from(position) << 32;
+    [0, base.task, 0, 0, 0, 0, u64::from(signal), launch]
 }
 
 // The order in which `vector_of` writes lanes.

@@ -5,6 +5,7 @@
 
 use heapless::Vec;
 use wire::ErrorCode;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::graph::QueueIndex;
 use crate::{RegionId, Span};
@@ -83,7 +84,8 @@ impl Pattern {
 
 /// A pattern of a graph and how far its descriptors reach into the two regions, bytes: whole words, as a page keeps
 /// them, because words stored in pieces and then loaded whole stall the processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
 pub(crate) struct Interned {
     /// The pattern's [`key`](Pattern::key).
     pub(crate) key: u64,
@@ -114,6 +116,14 @@ impl Slopes {
 }
 
 impl Interned {
+    /// Returns the regions of the operands, and whether they are a submission entry's; `None` for a pattern that has none.
+    #[inline(always)]
+    pub(crate) fn operands(&self) -> Option<([Option<RegionId>; 2], bool)> {
+        let kind = self.key >> 44;
+        let region = |number: u64| RegionId::from_number((number & 0xf_ffff).checked_sub(1)?);
+        (kind == 1 || kind == 2).then(|| ([region(self.key >> 20), region(self.key)], kind == 1))
+    }
+
     /// Returns the pattern.
     #[inline]
     pub(crate) fn pattern(&self) -> Pattern {

@@ -98,6 +98,7 @@ impl RegionId {
     }
 
     /// Returns the region with this number; `None` where there is none.
+    #[inline(always)]
     pub(crate) fn from_number(number: u64) -> Option<Self> {
         let number = u32::try_from(number).ok()?;
         (number & 3 != 3).then_some(Self(number))
