@@ -98,10 +98,7 @@ fn calls(criterion: &mut Criterion) {
         for ranks in [8, 64] {
             let tables = Tables::new(algorithm, ranks);
             let mut tasks = Tasks(Vec::new());
-            tables
-                .plan(algorithm)
-                .emit(0, &templates::Tables::default(), &mut tasks)
-                .expect("tasks are collected");
+            tables.plan(algorithm).emit(0, &tables.groups(), &mut tasks).expect("tasks are collected");
             let tasks = tasks.0;
             let name = format!("{algorithm}-{ranks}");
             let (threads, channels) = ([7_u64; 128], [9_u64; 128]);

@@ -2,16 +2,18 @@
 
 pub mod collective;
 pub mod floors;
+pub mod neighbours;
 pub mod rank;
 pub mod submission;
 
+use crate::neighbours::{Acquaintance, Neighbours};
 use device_model::fabric::BASE_STEP;
-use task_graph::{Block, Page, Pages, Recorder, Resources, TaskGraph};
-use templates::{Needs, Plan, Shape};
+use task_graph::{Block, Page, Pages, Rank, Recorder, Resources, TaskGraph};
+use templates::{Plan, Shape};
 use wire::context::{ChannelEntry, Context, ContextHeader, RegionEntry, ThreadEntry};
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::npu::{DEFAULT_DEPTH, sdma};
-use wire::{DESCRIPTOR_BYTES, DataType, ReduceOp};
+use wire::{DESCRIPTOR_BYTES, DataType, ErrorCode, ReduceOp};
 
 /// A graph on the heap.
 pub type Graph = TaskGraph<Box<[Block]>>;
@@ -26,13 +28,23 @@ pub struct Tables {
     threads: Vec<ThreadEntry>,
     regions: Vec<RegionEntry>,
     channels: Vec<ChannelEntry>,
+    /// First ranks of the servers and super pods, of algorithms that have levels.
+    starts: [Vec<u32>; 2],
 }
 
 impl Tables {
-    /// Makes the tables of rank 0 of `ranks` for an algorithm with all threads it can use.
+    /// Makes the tables of rank 0 of `ranks` for an algorithm with all threads it can use. One that has levels gets servers
+    /// of half the ranks, at most eight, two of which are a super pod; every link is one inside a server all the same.
     #[must_use]
     pub fn new(algorithm: Algorithm, ranks: u32) -> Self {
-        let needs = Needs::of(algorithm, ranks);
+        let step = (ranks / 2).clamp(1, 8);
+        let every = |step: u32| (0..ranks).step_by(step as usize).collect();
+        let starts = match algorithm {
+            Algorithm::TwoLevel | Algorithm::Pipeline | Algorithm::Ahc => [every(step), Vec::new()],
+            Algorithm::ThreeLevel => [every(step), every(2 * step)],
+            _ => [Vec::new(), Vec::new()],
+        };
+        let needs = shape(algorithm, ranks).needs(&groups(&starts));
         // Behind what the main thread synchronizes with lies its start notify.
         let main_notifies = u32::from(needs.main_notifies) + 1;
         let sub_notifies = u32::from(needs.sub_notifies);
@@ -77,6 +89,7 @@ impl Tables {
             threads: (0..needs.threads).map(thread).collect(),
             regions: (0..ranks).map(region).collect(),
             channels: (1..ranks).map(channel).collect(),
+            starts,
         }
     }
 
@@ -112,31 +125,51 @@ impl Tables {
         bytes
     }
 
-    /// Returns an all-reduce of 1 MiB of fp32 by `algorithm`, in scratch, on one of these ranks.
+    /// Returns the servers and super pods.
+    #[must_use]
+    pub fn groups(&self) -> templates::Tables<'_> {
+        groups(&self.starts)
+    }
+
+    /// Returns what `algorithm` does of 1 MiB of fp32 in scratch on one of these ranks: an all-reduce, or an all-to-all
+    /// where it is for that.
     ///
     /// # Panics
     /// When there is no plan for it.
     #[must_use]
     pub fn plan(&self, algorithm: Algorithm) -> Plan {
-        let shape = Shape {
-            op: OpKind::AllReduce,
-            algorithm,
-            levels: [None; 4],
-            staging: Staging::Scratch,
-            rank: 0,
-            ranks: self.header.ranks,
-            root: 0,
-            count: 1 << 18,
-            dtype: DataType::Fp32,
-            reduce: ReduceOp::Sum,
-            scratch_len: 200 << 20,
-            threads: u16::try_from(self.threads.len()).expect("few threads"),
-            inline_reduce: true,
-            in_place: false,
-            chunk: 0,
-            piece: 0,
-        };
-        Plan::new(&shape, &templates::Tables::default()).expect("has a plan")
+        let threads = u16::try_from(self.threads.len()).expect("few threads");
+        let shape = Shape { threads, ..shape(algorithm, self.header.ranks) };
+        Plan::new(&shape, &self.groups()).expect("has a plan")
+    }
+}
+
+fn groups([servers, pods]: &[Vec<u32>; 2]) -> templates::Tables<'_> {
+    templates::Tables { servers, pods, ..templates::Tables::default() }
+}
+
+fn shape(algorithm: Algorithm, ranks: u32) -> Shape {
+    let (op, count) = match algorithm {
+        Algorithm::Pairwise => (OpKind::AllToAll, (1 << 18) / u64::from(ranks)),
+        _ => (OpKind::AllReduce, 1 << 18),
+    };
+    Shape {
+        op,
+        algorithm,
+        levels: [None; 4],
+        staging: Staging::Scratch,
+        rank: 0,
+        ranks,
+        root: 0,
+        count,
+        dtype: DataType::Fp32,
+        reduce: ReduceOp::Sum,
+        scratch_len: 200 << 20,
+        threads: 1,
+        inline_reduce: true,
+        in_place: false,
+        chunk: 0,
+        piece: 0,
     }
 }
 
@@ -154,12 +187,51 @@ pub fn pages() -> Pages<Box<[Page]>> {
 
 /// Expands all chunks of a plan into an emptied graph.
 ///
+/// # Errors
+/// `GRAPH_FULL` when it is too small.
+///
 /// # Panics
-/// When the graph is too small.
-pub fn expand(plan: &Plan, tables: &Tables, graph: &mut Graph) {
+/// When there are more queues than a graph has.
+pub fn expand(plan: &Plan, tables: &Tables, graph: &mut Graph) -> Result<(), ErrorCode> {
     graph.clear();
     let mut recorder = Recorder::new(graph, tables.resources());
-    for chunk in 0..plan.chunks() {
-        plan.emit(chunk, &templates::Tables::default(), &mut recorder).expect("fits");
+    (0..plan.chunks()).try_for_each(|chunk| plan.emit(chunk, &tables.groups(), &mut recorder))
+}
+
+/// An expansion with more ranks than a context holds: the ranks that rank 0 deals with have a context to themselves.
+#[derive(Debug)]
+pub struct Large {
+    plan: Plan,
+    numbers: Vec<Rank>,
+    tables: Tables,
+}
+
+impl Large {
+    /// Prepares an algorithm.
+    ///
+    /// # Panics
+    /// When rank 0 deals with more ranks than a context holds.
+    #[must_use]
+    pub fn new(algorithm: Algorithm, ranks: u32) -> Self {
+        let plan = Tables::new(algorithm, ranks).plan(algorithm);
+        let mut acquaintance = Acquaintance::default();
+        plan.emit(0, &templates::Tables::default(), &mut acquaintance).expect("takes everything");
+        let mut numbers = vec![0; ranks as usize];
+        for (number, peer) in (1..).zip(&acquaintance.peers) {
+            numbers[*peer as usize] = number;
+        }
+        let known = u32::try_from(acquaintance.peers.len() + 1).expect("few ranks");
+        Self { plan, numbers, tables: Tables::new(algorithm, known) }
+    }
+
+    /// Expands all chunks into an emptied graph.
+    ///
+    /// # Errors
+    /// `GRAPH_FULL` when it is too small.
+    pub fn expand(&self, graph: &mut Graph) -> Result<(), ErrorCode> {
+        graph.clear();
+        let mut sink = Neighbours::new(&self.numbers, Recorder::new(graph, self.tables.resources()));
+        (0..self.plan.chunks())
+            .try_for_each(|chunk| self.plan.emit(chunk, &templates::Tables::default(), &mut sink))
     }
 }
