@@ -9,8 +9,8 @@ use criterion::{BenchmarkId, Criterion, SamplingMode, criterion_group, criterion
 
 fn collectives(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("collectives");
-    group.sample_size(20).sampling_mode(SamplingMode::Flat);
-    group.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(800));
+    group.sample_size(12).sampling_mode(SamplingMode::Flat).nresamples(10_000);
+    group.warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(500));
     for point in Point::all() {
         group.bench_function(BenchmarkId::new("run", point), |bencher| {
             point.prepared(None, |once| {

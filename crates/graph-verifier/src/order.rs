@@ -15,7 +15,7 @@ pub enum Order {
     HalvingDoubling,
     /// The binary tree over the distance ahead of the owner. A slice for each rank.
     Nhr,
-    /// As NHR, but of 2^k ranks, slice j belongs to the rank whose k bits are those of j in reverse.
+    /// As NHR, but of 2^a · m ranks, m odd, slice c · m + h belongs to rank h · 2^a + c', c' the a bits of c in reverse.
     NhrReversed,
     /// The binary tree over the distance behind the owner. A slice for each rank.
     Nb,
@@ -61,9 +61,11 @@ impl Order {
 
     /// Returns the owner of a slice, counted from the root on.
     pub(crate) fn owner(self, slice: u32, ranks: u32) -> u32 {
-        match (self, ranks.ilog2()) {
-            (Self::NhrReversed, bits @ 1..) if ranks.is_power_of_two() => {
-                slice.reverse_bits() >> (u32::BITS - bits)
+        match (self, ranks.trailing_zeros()) {
+            (Self::NhrReversed, bits @ 1..) => {
+                let width = ranks >> bits;
+                let (class, place) = (slice / width, slice % width);
+                (place << bits) + (class.reverse_bits() >> (u32::BITS - bits))
             }
             _ => slice,
         }

@@ -16,7 +16,7 @@
 //! | ring | x_j · ( … · (x_{j+3} · (x_{j+2} · x_{j+1}))): once around, ending at the owner |
 //! | halving-doubling | A(r) := A(r) · A(r ⊕ d) for d = N/2 … 1, starting from A(r) = x_r; ranks ≥ 2^k first folded into r − 2^k |
 //! | NHR | the binary tree over the distance p from the owner: A(p) := A(p) · A(p + d) for d = 1, 2, 4 … and p a multiple of 2d |
-//! | NHR (all-reduce of 2^k ranks) | the same, but slice j belongs to the rank whose k bits are those of j in reverse, so that the slices of a step lie together |
+//! | NHR (all-reduce of 2^a · m ranks, m odd) | the same, but slice c · m + h belongs to rank h · 2^a + c', c' the a bits of c in reverse, so that the slices of the first a steps lie together |
 //! | NB | as NHR, p counted behind the owner instead of ahead |
 //! | tree (all-reduce, reduce) | as NHR for the whole, p counted from the root |
 //! | ring (reduce) | x_r · (x_{r+1} · (x_{r+2} · …)) from the root r on: hand to hand, ending at the root |

@@ -32,7 +32,7 @@ impl<S: TaskSink> Emitter<'_, S> {
         let shape = self.plan.shape();
         let (whole, ranks) = (shape.op == OpKind::AllReduce, self.plan.ranks());
         let fits = match shape.op {
-            OpKind::AllReduce => shape.algorithm == Algorithm::Nhr && ranks.is_power_of_two(),
+            OpKind::AllReduce => shape.algorithm == Algorithm::Nhr && ranks.get().is_multiple_of(2),
             OpKind::AllGather | OpKind::AllGatherV => {
                 matches!(shape.algorithm, Algorithm::Nhr | Algorithm::Nb)
             }
@@ -48,7 +48,7 @@ impl<S: TaskSink> Emitter<'_, S> {
         let early = match late {
             // From the member's own on, at the same distances.
             SliceSet::Stepped { count, back, parts, .. } => {
-                SliceSet::Stepped { first: member, count: parts.get() - count, back, parts }
+                SliceSet::Stepped { base: 0, first: member, count: parts.get() - count, back, parts }
             }
             // The other half.
             SliceSet::Together { first, count } => SliceSet::Together { first: first ^ count, count },

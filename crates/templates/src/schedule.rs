@@ -83,21 +83,20 @@ pub(crate) struct Schedule {
     members: NonZero<u32>,
     /// Slices: the members, of halving-doubling the largest power of two among them.
     core: NonZero<u32>,
-    /// Whether the slices of NHR lie in the order of their members' reversed bits.
-    renumbered: bool,
+    /// Of NHR: slices lie in classes of members that agree in so many low bits.
+    class_bits: u32,
 }
 
 impl Schedule {
     pub(crate) fn new(algorithm: Algorithm, pass: Pass, member: u32, members: NonZero<u32>) -> Self {
-        Self { algorithm, pass, member, members, core: core(algorithm, members), renumbered: false }
+        Self { algorithm, pass, member, members, core: core(algorithm, members), class_bits: 0 }
     }
 
-    /// As it is where what the slices are is free, as in an all-reduce: those that a step moves lie together. Of a power of
-    /// two of members, NHR moves the slices of members that agree in their low bits, which is what they begin with once
-    /// these bits are reversed.
+    /// As it is where what the slices are is free, as in an all-reduce: those that a step moves lie together. Of 2^a times
+    /// an odd number of members, NHR's first a steps (the last a backwards) move the slices of members that agree in
+    /// their low bits, which is what they begin with once these a bits are reversed and go before the others.
     pub(crate) fn of_free_slices(self) -> Self {
-        let renumbered = self.algorithm == Algorithm::Nhr && self.members.is_power_of_two();
-        Self { renumbered, ..self }
+        Self { class_bits: self.members.trailing_zeros(), ..self }
     }
 
     /// Returns the number of steps.
@@ -151,16 +150,14 @@ impl Schedule {
             Algorithm::Nb => {
                 let distance = 1 << step;
                 let (to, from) = (plus(member, distance, members), minus(member, distance, members));
-                let set = |first| spaced(first, members.get().saturating_sub(2 << step), step, members);
+                let (count, back) = (halves(step, members), members.get().saturating_sub(2 << step));
+                let set = |first| SliceSet::Stepped { base: 0, first, count, back, parts: members };
                 ((to, set(to)), (from, set(member)))
             }
             _ => {
                 let distance = 1 << step;
                 let (to, from) = (minus(member, distance, members), plus(member, distance, members));
-                let set = |first| match self.renumbered {
-                    true => alike(first, step + 1, members),
-                    false => spaced(first, 2 << step, step, members),
-                };
+                let set = |first| spaced(first, step, self.class_bits, members);
                 ((to, set(to)), (from, set(member)))
             }
         };
@@ -179,7 +176,8 @@ impl Schedule {
             _ => {
                 let distance = 1 << step;
                 let count = (members.get() - distance).min(distance);
-                let set = |first| SliceSet::Stepped { first, count, back: members.get() - 1, parts: members };
+                let back = members.get() - 1;
+                let set = |first| SliceSet::Stepped { base: 0, first, count, back, parts: members };
                 let from = plus(member, distance, members);
                 both((minus(member, distance, members), set(member)), (from, set(from)))
             }
@@ -257,27 +255,29 @@ pub(crate) fn core(algorithm: Algorithm, members: NonZero<u32>) -> NonZero<u32> 
 
 #[inline]
 fn single(slice: u32, parts: NonZero<u32>) -> SliceSet {
-    SliceSet::Stepped { first: slice, count: 1, back: 0, parts }
+    SliceSet::Stepped { base: 0, first: slice, count: 1, back: 0, parts }
 }
 
-/// The slices the NHR step of distance 2^`step` moves: every second one from `first` on in units of the distance,
-/// `back` at a time.
+/// How many slices the NHR step of distance 2^`step` moves: in units of twice the distance, rounded half up.
 #[inline]
-fn spaced(first: u32, back: u32, step: u32, parts: NonZero<u32>) -> SliceSet {
-    // In units of 2 · distance, rounded half up.
-    let count = (parts.get() - 1 + (1 << step)) >> (step + 1);
-    SliceSet::Stepped { first, count, back, parts }
+fn halves(step: u32, parts: NonZero<u32>) -> u32 {
+    (parts.get() - 1 + (1 << step)) >> (step + 1)
 }
 
-/// The slices of all members that agree with `member` in the lowest `bits`, by the members' reversed bits; of a power of
-/// two of members, of at least two.
+/// The slices the NHR step of distance 2^`step` moves: every second one from `first` on in units of the distance. They
+/// lie by their members' low `class_bits` in reverse, and by the number above these bits: whole classes as long as twice
+/// the distance is one of the low bits, then slices of one class.
 #[inline]
-fn alike(member: u32, bits: u32, members: NonZero<u32>) -> SliceSet {
-    let low = member & ((1 << bits) - 1);
-    SliceSet::Together {
-        first: low.reverse_bits() >> (u32::BITS - members.ilog2()),
-        count: members.get() >> bits,
+fn spaced(first: u32, step: u32, class_bits: u32, members: NonZero<u32>) -> SliceSet {
+    let bits = step + 1;
+    let width = NonZero::new(members.get() >> class_bits).unwrap_or(members);
+    let low = first & ((1 << bits.min(class_bits)) - 1);
+    let base = low.reverse_bits().checked_shr(u32::BITS - class_bits).unwrap_or(0) * width.get();
+    if bits <= class_bits {
+        return SliceSet::Together { first: base, count: members.get() >> bits };
     }
+    let (first, back) = (first >> class_bits, 1 << (bits - class_bits));
+    SliceSet::Stepped { base, first, count: halves(step, members), back, parts: width }
 }
 
 /// The member `distance` (at most `members`) ahead, around the circle.

@@ -87,8 +87,8 @@ impl Lengths<'_> {
 /// The slices that one step moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SliceSet {
-    /// `count` slices: `first`, `first − back`, `first − 2·back` …, modulo `parts`.
-    Stepped { first: u32, count: u32, back: u32, parts: NonZero<u32> },
+    /// `count` slices behind `base`: `first`, `first − back`, `first − 2·back` …, modulo `parts`.
+    Stepped { base: u32, first: u32, count: u32, back: u32, parts: NonZero<u32> },
     /// `count` slices one behind the other, moved as one where they lie together.
     Together { first: u32, count: u32 },
 }
@@ -97,14 +97,16 @@ impl SliceSet {
     /// Returns the slices as runs, first slice and number: each on its own, unless those that lie `together` merge.
     #[inline]
     pub(crate) fn runs(self, slices: NonZero<u32>, together: bool) -> impl Iterator<Item = (u32, u32)> {
-        let (first, steps, back, parts, width) = match self {
-            Self::Stepped { first, count, back, parts } => (first, count, wrapped(back, parts), parts, 1),
-            Self::Together { first, count } if together => (first, 1, 0, NonZero::<u32>::MAX, count),
-            Self::Together { first, count } => (first, count, slices.get() - 1, slices, 1),
+        let (base, first, steps, back, parts, width) = match self {
+            Self::Stepped { base, first, count, back, parts } => {
+                (base, first, count, wrapped(back, parts), parts, 1)
+            }
+            Self::Together { first, count } if together => (0, first, 1, 0, NonZero::<u32>::MAX, count),
+            Self::Together { first, count } => (0, first, count, slices.get() - 1, slices, 1),
         };
         let mut index = first;
         (0..steps).map(move |_| {
-            let run = (index, width);
+            let run = (base + index, width);
             index = if index >= back { index - back } else { index + parts.get() - back };
             run
         })

@@ -4,7 +4,7 @@
 //! to, write my slices with DATA on the last, wait for DATA. Links that cannot reduce while moving write to a
 //! landing area, from which the receiver reduces. A slice without bytes is skipped, its notifies are not.
 
-use task_graph::{ChannelNotify, Part, RegionId, RegionKind, TaskSink, ThreadId, WriteBatch};
+use task_graph::{ChannelNotify, Part, Rank, RegionId, RegionKind, TaskSink, ThreadId, WriteBatch};
 use wire::launch::OpKind;
 use wire::{ErrorCode, Phase};
 
@@ -65,14 +65,15 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             }
             self.sink.mark(Phase::Run, step);
             let legs = schedule.step(index);
-            if let Some(leg) = legs.receive {
-                self.record(lane.thread, lane.group.rank(leg.member), ChannelNotify::Ack)?;
+            let from = legs.receive.map(|leg| (lane.group.rank(leg.member), leg.set));
+            if let Some((from, _)) = from {
+                self.record(lane.thread, from, ChannelNotify::Ack)?;
             }
             if let Some(leg) = legs.send {
                 self.send(lane, leg, reducing)?;
             }
-            if let Some(leg) = legs.receive {
-                self.receive(lane, leg, reducing)?;
+            if let Some(from) = from {
+                self.receive(lane, from, reducing)?;
             }
             step += 1;
         }
@@ -107,13 +108,17 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
 
     /// Waits until the slices of a member have landed, and reduces them where the link could not.
     #[inline]
-    fn receive<A: Area>(&mut self, lane: &Lane<'a, A>, leg: Leg, reducing: bool) -> Emitted {
-        let from = lane.group.rank(leg.member);
+    fn receive<A: Area>(
+        &mut self,
+        lane: &Lane<'a, A>,
+        (from, set): (Rank, SliceSet),
+        reducing: bool,
+    ) -> Emitted {
         self.wait(lane.thread, from, ChannelNotify::Data)?;
         if !reducing || self.sink.caps(from).can_reduce(self.plan.reduction()) {
             return Ok(());
         }
-        for (first, count) in lane.work.runs(leg.set) {
+        for (first, count) in lane.work.runs(set) {
             let dst = own(self.layout.work, lane.work.range(first, count));
             let src = own(RegionKind::Scratch, lane.landing.range(first, count));
             self.reduce(lane.thread, dst, src)?;

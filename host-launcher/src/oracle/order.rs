@@ -39,11 +39,16 @@ pub(super) fn of_whole(operation: &Operation, ranks: u32, groups: &Tables<'_>) -
         // All of it goes to one rank.
         Algorithm::Tree => vec![flat(algorithm, op, root, ranks)],
         Algorithm::Ring if op == OpKind::Reduce => vec![flat(algorithm, op, root, ranks)],
-        Algorithm::Nhr if op == OpKind::AllReduce && ranks.is_power_of_two() => {
-            // The slices lie in the order of their owners' reversed bits.
-            let bits = ranks.ilog2();
-            let owner = |slice: u32| (0..bits).fold(0, |owner, bit| owner << 1 | slice >> bit & 1);
-            (0..ranks).map(|slice| flat(algorithm, op, owner(slice), ranks)).collect()
+        Algorithm::Nhr if op == OpKind::AllReduce => {
+            // The slices lie in the order of their owners' low bits in reverse, as many as divide the ranks.
+            let mut owners = vec![0];
+            let mut divisor = 1;
+            while ranks / divisor % 2 == 0 {
+                owners = owners.iter().flat_map(|&owner| [owner, owner + divisor]).collect();
+                divisor *= 2;
+            }
+            let above = |owner: u32| (owner..ranks).step_by(divisor as usize);
+            owners.into_iter().flat_map(above).map(|owner| flat(algorithm, op, owner, ranks)).collect()
         }
         _ => (0..holders(algorithm, ranks))
             .map(|slice| flat(algorithm, op, (slice + root) % ranks, ranks))

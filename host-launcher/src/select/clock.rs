@@ -43,9 +43,32 @@ impl Instant {
 enum Notify {
     #[default]
     Clear,
-    Set(Box<Instant>),
+    /// It has been set at this place of the instants.
+    Set(u32),
     /// A thread of the rank waits for it.
     Awaited(u16),
+}
+
+/// Instants that notifies refer to: most notifies are clear most of the time, and an instant is long.
+#[derive(Debug, Default)]
+struct Instants {
+    list: Vec<Instant>,
+    free: Vec<u32>,
+}
+
+impl Instants {
+    fn keep(&mut self, instant: Instant) -> u32 {
+        match self.free.pop() {
+            Some(place) => {
+                self.list[place as usize] = instant;
+                place
+            }
+            None => {
+                self.list.push(instant);
+                u32::try_from(self.list.len() - 1).unwrap_or(u32::MAX)
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -74,13 +97,14 @@ struct Clock<'a> {
     own: Vec<Vec<Vec<Notify>>>,
     /// Channel notifies by waiting rank, peer and notify.
     channels: Vec<Notify>,
+    instants: Instants,
     /// When each link is free, by sender and receiver; `None` for one that has not been used.
     links: Vec<Option<Box<Instant>>>,
     /// When each rank's ports are free, of each class: out, then in.
     ports: Vec<[[Instant; 2]; 3]>,
     workers: Vec<Instant>,
     /// Threads that can go on: when, rank, thread.
-    ready: BinaryHeap<Reverse<(Time, usize, usize)>>,
+    ready: BinaryHeap<Reverse<(Time, u32, u32)>>,
 }
 
 /// Returns how long the tasks of all ranks take, each rank's by thread; `None` when they wait for each other for ever.
@@ -96,6 +120,7 @@ pub fn run(costs: &Costs, tasks: Vec<Vec<Vec<Step>>>) -> Option<Parts> {
         ranks,
         own: threads.iter().map(|threads: &Vec<_>| vec![Vec::new(); threads.len()]).collect(),
         channels: vec![Notify::Clear; ranks * ranks * 3],
+        instants: Instants::default(),
         links: vec![None; ranks * ranks],
         ports: vec![<[[Instant; 2]; 3]>::default(); ranks],
         workers: vec![Instant::default(); costs.workers as usize],
@@ -103,7 +128,7 @@ pub fn run(costs: &Costs, tasks: Vec<Vec<Vec<Step>>>) -> Option<Parts> {
         threads,
     };
     for (rank, threads) in clock.threads.iter().enumerate() {
-        clock.ready.extend((0..threads.len()).map(|thread| Reverse((0, rank, thread))));
+        clock.ready.extend((0..threads.len()).map(|thread| ready(0, rank, thread)));
     }
     clock.run();
     clock.end()
@@ -112,12 +137,13 @@ pub fn run(costs: &Costs, tasks: Vec<Vec<Vec<Step>>>) -> Option<Parts> {
 impl Clock<'_> {
     fn run(&mut self) {
         while let Some(Reverse((_, rank, thread))) = self.ready.pop() {
+            let (rank, thread) = (rank as usize, thread as usize);
             loop {
                 let state = &self.threads[rank][thread];
                 let Some(&step) = state.steps.get(state.next) else { break };
-                let mine = (state.now.at, rank, thread);
-                if self.ready.peek().is_some_and(|Reverse(first)| *first < mine) {
-                    self.ready.push(Reverse(mine));
+                let mine = ready(state.now.at, rank, thread);
+                if self.ready.peek().is_some_and(|first| first.0 < mine.0) {
+                    self.ready.push(mine);
                     break;
                 }
                 match self.turn(rank, thread, step) {
@@ -157,7 +183,7 @@ impl Clock<'_> {
             Step::Set { thread, index } => {
                 let end = self.work(now, self.notify());
                 let place = own(&mut self.own[rank], thread, index);
-                let woken = set(place, end);
+                let woken = set(place, &mut self.instants, end);
                 self.wake(rank, woken, end);
                 end
             }
@@ -174,7 +200,7 @@ impl Clock<'_> {
             Step::Wait { index } => {
                 let thread_number = u16::try_from(thread).unwrap_or(u16::MAX);
                 let place = own(&mut self.own[rank], thread_number, index);
-                match awaited(place, thread_number, now) {
+                match awaited(place, &mut self.instants, thread_number, now.at) {
                     Some(Awaited::Ready) => self.work(now, self.notify()),
                     Some(Awaited::At(instant)) => return self.later(rank, thread, instant),
                     None => return Turn::Waits,
@@ -183,7 +209,7 @@ impl Clock<'_> {
             Step::Hear { peer, notify } => {
                 let thread_number = u16::try_from(thread).unwrap_or(u16::MAX);
                 let place = &mut self.channels[(rank * self.ranks + peer as usize) * 3 + usize::from(notify)];
-                match awaited(place, thread_number, now) {
+                match awaited(place, &mut self.instants, thread_number, now.at) {
                     Some(Awaited::Ready) => self.work(now, self.notify()),
                     Some(Awaited::At(instant)) => return self.later(rank, thread, instant),
                     None => return Turn::Waits,
@@ -244,7 +270,10 @@ impl Clock<'_> {
         let moved = self.task(Part::bytes(link), costs.byte, len);
         let cost = moved.with(Part::Tasks, costs.task).with(Part::Reductions, reduced);
         let end = self.work(start, cost);
-        self.links[pair] = Some(Box::new(end));
+        match &mut self.links[pair] {
+            Some(free) => **free = end,
+            unused => *unused = Some(Box::new(end)),
+        }
         if costs.port {
             (self.ports[from][class][0], self.ports[to][class][1]) = (end, end);
         }
@@ -262,7 +291,7 @@ impl Clock<'_> {
 
     fn tell(&mut self, waiter: usize, from: usize, notify: u8, there: Instant) {
         let place = &mut self.channels[(waiter * self.ranks + from) * 3 + usize::from(notify)];
-        let woken = set(place, there);
+        let woken = set(place, &mut self.instants, there);
         self.wake(waiter, woken, there);
     }
 
@@ -270,9 +299,16 @@ impl Clock<'_> {
     fn wake(&mut self, rank: usize, thread: Option<u16>, there: Instant) {
         if let Some(thread) = thread {
             let at = self.threads[rank][usize::from(thread)].now.at.max(there.at);
-            self.ready.push(Reverse((at, rank, usize::from(thread))));
+            self.ready.push(ready(at, rank, usize::from(thread)));
         }
     }
+}
+
+/// A thread that can go on at that time.
+fn ready(at: Time, rank: usize, thread: usize) -> Reverse<(Time, u32, u32)> {
+    // Both are counted in 32 bits at most.
+    let number = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
+    Reverse((at, number(rank), number(thread)))
 }
 
 enum Awaited {
@@ -283,10 +319,14 @@ enum Awaited {
 }
 
 /// Takes a notify for a thread at `now`; `None` when it has not been set: the thread is noted.
-fn awaited(place: &mut Notify, thread: u16, now: Instant) -> Option<Awaited> {
-    match place {
-        Notify::Set(instant) if instant.at > now.at => Some(Awaited::At(**instant)),
-        Notify::Set(_) => {
+fn awaited(place: &mut Notify, instants: &mut Instants, thread: u16, now: Time) -> Option<Awaited> {
+    match *place {
+        Notify::Set(kept) => {
+            let instant = instants.list[kept as usize];
+            if instant.at > now {
+                return Some(Awaited::At(instant));
+            }
+            instants.free.push(kept);
             *place = Notify::Clear;
             Some(Awaited::Ready)
         }
@@ -298,10 +338,20 @@ fn awaited(place: &mut Notify, thread: u16, now: Instant) -> Option<Awaited> {
 }
 
 /// Sets a notify; returns the thread that waits for it.
-fn set(place: &mut Notify, there: Instant) -> Option<u16> {
-    match core::mem::replace(place, Notify::Set(Box::new(there))) {
-        Notify::Awaited(thread) => Some(thread),
-        _ => None,
+fn set(place: &mut Notify, instants: &mut Instants, there: Instant) -> Option<u16> {
+    match *place {
+        Notify::Set(kept) => {
+            instants.list[kept as usize] = there;
+            None
+        }
+        Notify::Clear => {
+            *place = Notify::Set(instants.keep(there));
+            None
+        }
+        Notify::Awaited(thread) => {
+            *place = Notify::Set(instants.keep(there));
+            Some(thread)
+        }
     }
 }
 

@@ -135,16 +135,20 @@ fn t10_folding_costs_steps_and_volume_and_nhr_does_not_fold() {
     assert_eq!(critical_bytes(&all_tasks(&nhr)) * 7, 12 * bytes);
 }
 
-/// Of a power of two of ranks, the slices of each step lie together, also where the tail makes the last one longer.
+/// Of 2^a times an odd number of ranks, the slices of a steps lie together, also where the tail makes the last one longer;
+/// of the others each goes by itself.
 #[test]
 fn nhr_moves_the_slices_of_a_step_as_one() {
-    for ranks in [2_u32, 4, 8, 64, 1024] {
+    let powers = [(2_u32, 1), (4, 2), (8, 3), (64, 6), (1024, 10)];
+    let others = [(3, 2), (7, 6), (6, 3), (12, 4), (24, 5), (40, 7), (48, 6), (96, 7), (1000, 127)];
+    for (ranks, writes) in powers.into_iter().chain(others) {
         for staging in [Staging::Scratch, Staging::Direct] {
             let n = u64::from(ranks);
             let shape = |rank| Shape { staging, ..all_reduce(Algorithm::Nhr, rank, ranks, 3 * n + 1) };
             for rank in [0, 1, ranks - 1] {
                 let counts = count(&shape(rank));
-                assert_eq!((counts.steps, counts.transfers), (2 * u64::from(ranks.ilog2()), counts.steps));
+                let steps = 2 * u64::from((ranks - 1).ilog2() + 1);
+                assert_eq!((counts.steps, counts.transfers), (steps, 2 * writes), "{ranks} ranks, {staging}");
             }
         }
     }
