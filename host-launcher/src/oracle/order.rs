@@ -43,7 +43,7 @@ pub(super) fn of_whole(operation: &Operation, ranks: u32, groups: &Tables<'_>) -
             // The slices lie in the order of their owners' low bits in reverse, as many as divide the ranks.
             let mut owners = vec![0];
             let mut divisor = 1;
-            while ranks / divisor % 2 == 0 {
+            while (ranks / divisor).is_multiple_of(2) {
                 owners = owners.iter().flat_map(|&owner| [owner, owner + divisor]).collect();
                 divisor *= 2;
             }
