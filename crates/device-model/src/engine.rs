@@ -196,7 +196,8 @@ impl Engine {
                     index += 1;
                 }
             }
-            if progress.executed == before {
+            // A ring that is alone has been run until it waits for others.
+            if progress.executed == before || self.queues.threads.len() == 1 {
                 return;
             }
         }
@@ -222,35 +223,31 @@ impl Engine {
             if !queue.load(&memory) {
                 break;
             }
-            let is_new = queue.held.is_none();
-            let blow =
-                if device.books.mishaps.is_armed() && is_new { device.strike(&queue.entry) } else { None };
-            match blow {
-                Some(Blow::Garbled(bit)) => queue.garble(bit),
-                Some(Blow::Misled(head)) => {
-                    queue.misled = Some(head);
-                    memory = queue.memory(window);
+            if device.books.mishaps.is_armed() && queue.held.is_none() {
+                match device.strike(&queue.entry) {
+                    None | Some(Blow::Spoilt) => {}
+                    Some(Blow::Garbled(bit)) => queue.garble(bit),
+                    Some(Blow::Misled(head)) => {
+                        queue.misled = Some(head);
+                        memory = queue.memory(window);
+                    }
+                    Some(Blow::Failed(code)) => {
+                        queue.is_broken = true;
+                        *state =
+                            device.fail(execute::completion_of(&queue.entry, queue.place(), code.into()));
+                        break;
+                    }
+                    Some(Blow::Unheard) => {
+                        queue.forget(&memory);
+                        break;
+                    }
+                    Some(blow) => {
+                        *state = blow.state();
+                        break;
+                    }
                 }
-                _ => {}
             }
-            let place = queue.place();
-            let executed = match blow {
-                None | Some(Blow::Spoilt | Blow::Garbled(_) | Blow::Misled(_)) => {
-                    device.execute(&queue.entry, place, &mut queue.moved)
-                }
-                Some(Blow::Failed(code)) => {
-                    Err(execute::completion_of(&queue.entry, queue.place(), code.into()))
-                }
-                Some(Blow::Unheard) => {
-                    queue.forget(&memory);
-                    break;
-                }
-                Some(blow) => {
-                    *state = blow.state();
-                    break;
-                }
-            };
-            match executed {
+            match device.execute(queue) {
                 Ok(Step::Done) => {
                     device.books.counters.count_executed(queue.entry.opcode);
                     queue.advance(&memory);
@@ -269,7 +266,7 @@ impl Engine {
                 }
                 Err(cqe) => {
                     queue.is_broken = true;
-                    *state = device.fail(cqe);
+                    *state = device.fail(*cqe);
                     break;
                 }
             }

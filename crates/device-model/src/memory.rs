@@ -25,6 +25,9 @@ use crate::reduce;
 /// reads what it overwrites once that exceeds such a cache (glibc 2.36 on AMD: a fifth slower from 1 MiB on).
 const COPY_BLOCK: u64 = 256 << 10;
 
+/// A cache line of shared words.
+pub(crate) type Line = [AtomicU64; 8];
+
 /// The memory of one NPU: `bytes` bytes that device addresses from `base` on name. Cloning shares the memory.
 #[derive(Clone, Debug)]
 pub struct Window {
@@ -84,11 +87,9 @@ impl Window {
     /// When they are not inside the window.
     #[inline]
     fn pointer(&self, offset: u64, len: u64) -> *mut u8 {
-        let end = offset.checked_add(len);
-        assert!(
-            end.is_some_and(|end| end <= self.bytes),
-            "offset {offset:#x} + {len:#x} is outside the window"
-        );
+        if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
+            outside(offset, len);
+        }
         // CAST: offsets inside a mapping of this process fit its pointers.
         #[expect(clippy::cast_possible_truncation, reason = "at most `bytes`, which came from a usize")]
         let offset = offset as usize;
@@ -136,13 +137,28 @@ impl Window {
         unsafe { &*half }
     }
 
-    /// Copies a ring entry out, each of its words once.
+    /// Returns `count` consecutive words from `offset` on.
     ///
     /// # Panics
-    /// As [`Window::word`].
+    /// When they are not inside the window or not 8-byte aligned.
     #[inline]
-    pub(crate) fn descriptor(&self, offset: u64) -> Descriptor {
-        Descriptor { lanes: self.load_words(offset) }
+    pub(crate) fn word_slice(&self, offset: u64, count: u64) -> &[AtomicU64] {
+        assert!(offset.is_multiple_of(8) && count <= self.bytes / 8, "words are aligned, and in the window");
+        let first = self.pointer(offset, 8 * count).cast::<AtomicU64>();
+        // CAST: at most the length of a mapping.
+        #[expect(clippy::cast_possible_truncation, reason = "at most the length of a mapping")]
+        let count = count as usize;
+        // SAFETY: as in `words`, for as many words.
+        unsafe { slice::from_raw_parts(first, count) }
+    }
+
+    /// Returns `count` consecutive lines from `offset` on, which is aligned to 8 bytes.
+    ///
+    /// # Panics
+    /// When they are not inside the window or not aligned.
+    #[inline]
+    pub(crate) fn lines(&self, offset: u64, count: u64) -> &[Line] {
+        self.word_slice(offset, 8 * count).as_chunks().0
     }
 
     /// Loads `N` words, each once, in no particular order.
@@ -223,6 +239,13 @@ impl Window {
         let offset = self.offset(addr, len)?;
         Some(Span { window: self, offset, len })
     }
+}
+
+/// Apart, and by value: numbers that a message may need are not kept in memory for it.
+#[cold]
+#[inline(never)]
+fn outside(offset: u64, len: u64) -> ! {
+    panic!("offset {offset:#x} + {len:#x} is outside the window")
 }
 
 /// Checked bytes of a window: one end of a transfer.

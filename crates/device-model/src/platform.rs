@@ -112,6 +112,7 @@ impl DmaFence for ModelPlatform {
 }
 
 impl Clock for ModelPlatform {
+    #[inline]
     fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }

@@ -61,6 +61,13 @@ impl<const BITS: u32> Cursor<BITS> {
         self.tail.wrapping_sub(self.head)
     }
 
+    /// Returns how many entries the ring holds.
+    #[inline]
+    #[must_use]
+    pub const fn depth(&self) -> u64 {
+        self.depth
+    }
+
     /// Returns the slot of the entry at the head.
     #[inline]
     #[must_use]

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use wire::npu::{self, Access, Protocol};
 use wire::{Control, Cqe, Engine as Mover, ErrorCode, Sqe, SqeFlags, Transfer, TransferKind};
 
-use super::slots::Hold;
+use super::slots::{Hold, Queue};
 use super::tables::{self, Channel, Limits};
 use super::transfer::{End, Move};
 use super::{Device, Refusal, Site};
@@ -36,6 +36,17 @@ pub(super) enum Failure {
     Work(Cqe),
 }
 
+impl Failure {
+    /// Returns the completion that reports it, of the entry at the head of `queue`.
+    #[cold]
+    fn report(self, queue: &Queue) -> Box<Cqe> {
+        Box::new(match self {
+            Self::Refused(refusal) => completion_of(&queue.entry, queue.place(), refusal),
+            Self::Work(cqe) => cqe,
+        })
+    }
+}
+
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
@@ -49,48 +60,65 @@ impl From<ErrorCode> for Failure {
 }
 
 impl Device<'_> {
-    /// Executes one entry of a thread's ring; of a transfer, `moved` counts the bytes moved so far.
+    /// Executes the entry at the head of a thread's ring.
     ///
     /// # Errors
-    /// The completion that reports the refusal; nothing has been published yet.
+    /// The completion that reports the refusal, rare and large; nothing has been published yet.
     #[inline]
-    pub(super) fn execute(&mut self, sqe: &Sqe, place: Place, moved: &mut u64) -> Result<Step, Cqe> {
-        let window = &self.site.window;
-        let reports = sqe.flags & SqeFlags::COMPLETE.bits() != 0;
-        if reports && !self.books.completions.has_room(window) {
-            return Ok(Step::Held(Hold::Completion));
-        }
-        // Signals are most of all entries, and small: they stay in registers when they are no variant of a transfer.
-        let step = if sqe.is_transfer() {
-            match Transfer::parse(sqe) {
-                Ok(transfer) => self.transfer(&transfer, moved),
-                Err(code) => Err(code.into()),
-            }
+    pub(super) fn execute(&mut self, queue: &mut Queue) -> Result<Step, Box<Cqe>> {
+        if queue.entry.flags & SqeFlags::COMPLETE.bits() != 0 {
+            self.execute_and_report(queue)
         } else {
-            match Control::parse(sqe) {
-                Ok(control) => self.control(control),
-                Err(code) => Err(code.into()),
-            }
-        };
-        match step {
-            Ok(step) => {
-                if reports && step == Step::Done {
-                    let cqe = completion_of(sqe, place, ErrorCode::OK.into());
-                    match self.books.mishaps.completion() {
-                        None => self.books.completions.write(window, cqe),
-                        Some(wrong) => self.books.completions.write_wrong(window, cqe, wrong),
-                    }
-                }
-                Ok(step)
-            }
-            Err(Failure::Refused(refusal)) => Err(completion_of(sqe, place, refusal)),
-            Err(Failure::Work(cqe)) => Err(cqe),
+            self.obey(queue)
         }
     }
 
-    #[inline]
+    /// Executes an entry that wants a completion, one in many.
+    #[inline(never)]
+    fn execute_and_report(&mut self, queue: &mut Queue) -> Result<Step, Box<Cqe>> {
+        let window = &self.site.window;
+        if !self.books.completions.has_room(window) {
+            return Ok(Step::Held(Hold::Completion));
+        }
+        let step = self.obey(queue)?;
+        if step == Step::Done {
+            let cqe = completion_of(&queue.entry, queue.place(), ErrorCode::OK.into());
+            match self.books.mishaps.completion() {
+                None => self.books.completions.write(window, cqe),
+                Some(wrong) => self.books.completions.write_wrong(window, cqe, wrong),
+            }
+        }
+        Ok(step)
+    }
+
+    /// Does what an entry says.
+    #[inline(always)]
+    fn obey(&mut self, queue: &mut Queue) -> Result<Step, Box<Cqe>> {
+        // Signals are most of all entries, and small: they stay in registers when they are no variant of a transfer.
+        if queue.entry.is_transfer() {
+            return self.transfer(queue);
+        }
+        let control = match Control::parse(&queue.entry) {
+            Ok(control) => control,
+            Err(code) => return Err(Failure::from(code).report(queue)),
+        };
+        match self.control(control) {
+            Ok(step) => Ok(step),
+            Err(failure) => Err(failure.report(queue)),
+        }
+    }
+
+    /// Apart from signals, which would do without registers for its sake.
+    #[inline(never)]
+    fn transfer(&mut self, queue: &mut Queue) -> Result<Step, Box<Cqe>> {
+        let transfer = Transfer::parse(&queue.entry).map_err(Failure::from);
+        let step = transfer.and_then(|transfer| self.carry_out(transfer, &mut queue.moved));
+        step.map_err(|failure| failure.report(queue))
+    }
+
+    #[inline(always)]
     fn control(&mut self, control: Control) -> Result<Step, Failure> {
-        let Site { fabric, npu, window } = self.site;
+        let Site { npu, window, .. } = self.site;
         match control {
             Control::Record { notify } => self.record_on(*npu, window, notify)?,
             Control::Wait { notify } => {
@@ -100,7 +128,7 @@ impl Device<'_> {
                 self.books.counters.waits += 1;
             }
             Control::RecordPeer { channel, notify } => {
-                let channel = in_server(tables::channel(fabric, *npu, channel)?)?;
+                let channel = in_server(tables::channel(self.site, channel)?)?;
                 self.record_at(&channel, notify)?;
             }
             Control::RecordHost { notify } => self.record_host(notify)?,
@@ -113,17 +141,18 @@ impl Device<'_> {
         Ok(Step::Done)
     }
 
-    #[inline]
-    fn transfer(&mut self, transfer: &Transfer, moved: &mut u64) -> Result<Step, Failure> {
-        let &Transfer { kind, engine, reduction, mut src, dst, len, notify } = transfer;
+    /// Carries a transfer out; `moved` counts the bytes moved so far.
+    #[inline(always)]
+    fn carry_out(&mut self, transfer: Transfer, moved: &mut u64) -> Result<Step, Failure> {
+        let Transfer { kind, engine, reduction, mut src, dst, len, notify } = transfer;
         if core::mem::take(&mut self.books.flip_token) {
             src.token ^= 1 << 31;
         }
-        let Site { fabric, npu, window } = self.site;
+        let window = &self.site.window;
         let link = match kind {
             TransferKind::Local => None,
             TransferKind::Write { channel } | TransferKind::Read { channel } => {
-                Some(in_server(tables::channel(fabric, *npu, channel)?)?)
+                Some(in_server(tables::channel(self.site, channel)?)?)
             }
         };
         let near = |operand, need| End { window, operand, need };
@@ -136,7 +165,7 @@ impl Device<'_> {
         };
         let own = if engine == Mover::Aicpu { Limits::AICPU } else { Limits::SDMA };
         let limits = link.as_ref().map_or(own, Channel::limits);
-        if !self.perform(&Move { src, dst, len, reduction, limits }, moved)? {
+        if !self.perform(Move { src, dst, len, reduction, limits }, moved)? {
             return Ok(Step::Held(Hold::Transfer));
         }
         let counters = &mut self.books.counters;
@@ -153,17 +182,19 @@ impl Device<'_> {
 
     /// Performs a transfer, or the next piece of it; returns whether it is done.
     #[inline(always)]
-    pub(super) fn perform(&mut self, transfer: &Move<'_>, moved: &mut u64) -> Result<bool, Refusal> {
+    pub(super) fn perform(&mut self, transfer: Move<'_>, moved: &mut u64) -> Result<bool, Refusal> {
+        let Move { len, reduction, dst, .. } = transfer;
         let before = *moved;
-        let done = transfer.perform(moved, self.books.piece)?;
+        let written = transfer.perform(moved, self.books.piece)?;
         self.books.moved += *moved - before;
+        let done = *moved == len;
         if done {
             *moved = 0;
-            self.books.counters.reduced_bytes += if transfer.reduction.is_some() { transfer.len } else { 0 };
+            self.books.counters.reduced_bytes += if reduction.is_some() { len } else { 0 };
             if let Some((bit, detected)) = self.books.mishaps.flip() {
-                transfer.flip(bit)?;
+                written.flip(bit % (8 * len));
                 if detected {
-                    return Err(Refusal { code: ErrorCode::DMA_CORRUPT, address: transfer.dst.operand.addr });
+                    return Err(Refusal { code: ErrorCode::DMA_CORRUPT, address: dst.operand.addr });
                 }
             }
         }

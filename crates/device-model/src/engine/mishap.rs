@@ -113,6 +113,11 @@ impl Mishaps {
     /// Returns whether the signal being sent is lost, after arranging that it comes again where it does.
     #[inline]
     pub(super) fn loses_signal(&mut self, fabric: &Fabric, npu: u32, notify: u32) -> bool {
+        self.signal.is_some() && self.signal_goes_wrong(fabric, npu, notify)
+    }
+
+    #[cold]
+    fn signal_goes_wrong(&mut self, fabric: &Fabric, npu: u32, notify: u32) -> bool {
         match self.signal.take() {
             Some(Mishap::RepeatSignal(later)) => {
                 self.echoes.push(Echo { due: fabric.clock().now() + later, npu, notify });

@@ -13,7 +13,7 @@ use super::mishap::Blow;
 use super::slots::Queue;
 use super::tables::{self, Channel};
 use super::transfer::{End, Move};
-use super::{Device, Refusal, Site};
+use super::{Device, Refusal};
 
 impl Device<'_> {
     /// Rings the doorbell of a channel's queue pair and runs it; returns whether it is through.
@@ -22,8 +22,8 @@ impl Device<'_> {
     /// `SQE_CHANNEL` when the channel has no queue pair, `SQ_OVERRUN` when the tail is more than the ring holds,
     /// `QP_ERROR` after an earlier error; a work request's own refusal, reported as that request's.
     pub(super) fn post(&mut self, channel: u16, wqe_tail: u32) -> Result<bool, Failure> {
-        let Site { fabric, npu, window } = self.site;
-        let channel = tables::channel(fabric, *npu, channel)?;
+        let window = &self.site.window;
+        let channel = tables::channel(self.site, channel)?;
         // The pairs are lent out while one of them runs: the requests need the rest of the device.
         let pairs = core::mem::take(&mut self.pairs);
         let known = pairs.binary_search_by_key(&channel.queue, |pair| pair.id).ok();
@@ -95,7 +95,7 @@ impl Device<'_> {
         match *request {
             WorkRequest::Write { local, remote, len, reduction, notify } => {
                 let (src, dst) = (near(local, Access::READ), far(remote, Access::PEER_WRITE));
-                if !self.perform(&Move { src, dst, len, reduction, limits }, moved)? {
+                if !self.perform(Move { src, dst, len, reduction, limits }, moved)? {
                     return Ok(false);
                 }
                 self.books.counters.count_sent(channel.protocol, len);
@@ -103,7 +103,7 @@ impl Device<'_> {
             }
             WorkRequest::Read { local, remote, len, reduction } => {
                 let (src, dst) = (far(remote, Access::PEER_READ), near(local, Access::WRITE));
-                if !self.perform(&Move { src, dst, len, reduction, limits }, moved)? {
+                if !self.perform(Move { src, dst, len, reduction, limits }, moved)? {
                     return Ok(false);
                 }
                 self.books.counters.count_received(channel.protocol, len);

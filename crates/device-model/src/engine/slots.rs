@@ -11,7 +11,7 @@ use zerocopy::transmute;
 
 use super::execute::Place;
 use crate::fault::FalseHead;
-use crate::memory::Window;
+use crate::memory::{Line, Window};
 use crate::queue::{Consumer, RingMemory};
 
 /// Why a queue does not go on although it has an entry.
@@ -48,8 +48,9 @@ pub(super) struct Queue {
 impl Queue {
     /// Returns what the consumer reads.
     #[inline]
-    pub(super) const fn memory<'a>(&self, window: &'a Window) -> Ring<'a> {
-        Ring { window, ring: self.ring, id: self.id, is_mute: self.misled.is_some() }
+    pub(super) fn memory<'a>(&self, window: &'a Window) -> Ring<'a> {
+        let entries = window.lines(self.ring, self.consumer.cursor().depth());
+        Ring { window, entries, id: self.id, is_mute: self.misled.is_some() }
     }
 
     /// Returns where the entry at the head stands.
@@ -156,7 +157,7 @@ impl Queue {
 #[derive(Clone, Copy)]
 pub(super) struct Ring<'a> {
     window: &'a Window,
-    ring: u64,
+    entries: &'a [Line],
     id: u16,
     /// Whether the head is published by nobody but [`Queue::publish`].
     is_mute: bool,
@@ -180,7 +181,10 @@ impl RingMemory for Ring<'_> {
 
     #[inline]
     fn entry(&self, slot: u64) -> Descriptor {
-        self.window.descriptor(self.ring + slot * DESCRIPTOR_BYTES as u64)
+        // CAST: below the depth, which is a number of bytes of a mapping.
+        #[expect(clippy::cast_possible_truncation, reason = "below the depth")]
+        let slot = slot as usize;
+        Descriptor { lanes: self.entries[slot].each_ref().map(|lane| lane.load(Ordering::Relaxed)) }
     }
 
     #[inline]

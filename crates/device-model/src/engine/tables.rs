@@ -3,13 +3,13 @@
 //! Nothing is remembered between two tasks: a region that was released, or a channel that was cut, is noticed by the
 //! next task that names it. Every value read is data to check, never an index to trust.
 
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use wire::npu::{self, Access, ChannelSlot, Protocol, RegionSlot};
 use wire::{DeviceAddr, ErrorCode, Operand};
 use zerocopy::transmute;
 
-use super::Refusal;
+use super::{Refusal, Site};
 use crate::fabric::Fabric;
 use crate::memory::{Span, Window};
 use crate::simulation::Simulation;
@@ -67,7 +67,8 @@ pub(super) struct Channel<'a> {
     pub(super) peer: &'a Window,
     pub(super) protocol: Protocol,
     pub(super) queue: u16,
-    slot: ChannelSlot,
+    /// Its entry in the table; all but the first word, which has been read.
+    slot: &'a [AtomicU64; SLOT_WORDS],
 }
 
 impl Channel<'_> {
@@ -79,10 +80,12 @@ impl Channel<'_> {
             Protocol::Roce => Limits::ROCE,
             Protocol::Ub => Limits::UB,
         };
+        let [_, second, third, _] = self.slot.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let slot: ChannelSlot = transmute!([0, second, third, 0]);
         Limits {
-            max_len: engine.max_len.min(self.slot.max_len),
-            reduce_types: engine.reduce_types & self.slot.reduce_types,
-            reduce_ops: engine.reduce_ops & self.slot.reduce_ops,
+            max_len: engine.max_len.min(slot.max_len),
+            reduce_types: engine.reduce_types & slot.reduce_types,
+            reduce_ops: engine.reduce_ops & slot.reduce_ops,
         }
     }
 }
@@ -125,22 +128,24 @@ impl Limits {
 /// # Errors
 /// `SQE_CHANNEL` when there is none of that number, `LINK_DOWN` when the link is cut.
 #[inline(always)]
-pub(super) fn channel(fabric: &Fabric, npu: u32, index: u16) -> Result<Channel<'_>, ErrorCode> {
+pub(super) fn channel(site: &Site, index: u16) -> Result<Channel<'_>, ErrorCode> {
+    let Site { fabric, npu, window } = site;
     if u64::from(index) >= npu::MAX_CHANNELS {
         return Err(ErrorCode::SQE_CHANNEL);
     }
-    let window = fabric.window(npu);
-    let at = npu::CHANNELS + u64::from(index) * size_of::<ChannelSlot>() as u64;
+    let slot = window.words::<SLOT_WORDS>(npu::CHANNELS + u64::from(index) * size_of::<ChannelSlot>() as u64);
     // ORDER: pairs with the driver's release store of the first word, which is its last when it connects.
-    let first = window.word(at).load(Ordering::Acquire);
-    let [_, second, third, fourth] = window.load_words::<SLOT_WORDS>(at);
-    let slot: ChannelSlot = transmute!([first, second, third, fourth]);
-    let protocol = Protocol::try_from(slot.protocol).map_err(|_| ErrorCode::SQE_CHANNEL)?;
-    let peer = fabric.get(slot.peer_npu).filter(|_| slot.connected == 1).ok_or(ErrorCode::SQE_CHANNEL)?;
-    if fabric.links().is_cut(npu, slot.peer_npu) {
+    let ChannelSlot { peer_npu, connected, protocol, queue, .. } =
+        transmute!([slot[0].load(Ordering::Acquire), 0, 0, 0]);
+    let protocol = Protocol::try_from(protocol).map_err(|_| ErrorCode::SQE_CHANNEL)?;
+    if connected != 1 {
+        return Err(ErrorCode::SQE_CHANNEL);
+    }
+    let peer = fabric.get(peer_npu).ok_or(ErrorCode::SQE_CHANNEL)?;
+    if fabric.links().is_cut(*npu, peer_npu) {
         return Err(ErrorCode::LINK_DOWN);
     }
-    Ok(Channel { peer_npu: slot.peer_npu, peer, protocol, queue: slot.queue, slot })
+    Ok(Channel { peer_npu, peer, protocol, queue, slot })
 }
 
 /// Sets a notify of an NPU.

@@ -8,7 +8,7 @@ use wire::{ErrorCode, Operand, Reduction};
 
 use super::Refusal;
 use super::tables::{Limits, check_operand};
-use crate::memory::Window;
+use crate::memory::{Span, Window};
 
 /// One end of a transfer: where, in whose memory, and what its region must allow.
 #[derive(Clone, Copy)]
@@ -28,18 +28,19 @@ pub(super) struct Move<'a> {
     pub(super) limits: Limits,
 }
 
-impl Move<'_> {
-    /// Checks the transfer and performs it, or the next piece of it; returns whether it is done. `moved` counts the
-    /// bytes moved so far. What is refused at first has moved nothing.
+impl<'a> Move<'a> {
+    /// Checks the transfer and performs it, or the next piece of it; returns its destination, all of it. `moved` counts
+    /// the bytes moved so far. What is refused at first has moved nothing.
     ///
     /// # Errors
     /// The codes 5105 to 5108 and 5201 to 5204.
     #[inline(always)]
-    pub(super) fn perform(&self, moved: &mut u64, piece: u64) -> Result<bool, Refusal> {
+    pub(super) fn perform(self, moved: &mut u64, piece: u64) -> Result<Span<'a>, Refusal> {
         self.check_shape()?;
         let src = check_operand(self.src.window, self.src.operand, self.len, self.src.need)?;
         let dst = check_operand(self.dst.window, self.dst.operand, self.len, self.dst.need)?;
         let refused = |code| Refusal { code, address: self.dst.operand.addr };
+        let whole = dst;
         let (src, dst) = if self.len <= piece && *moved == 0 {
             (src, dst)
         } else {
@@ -55,24 +56,13 @@ impl Move<'_> {
             Some(reduction) => dst.reduce_from(&src, reduction).map_err(refused)?,
         }
         *moved += dst.bytes();
-        Ok(*moved == self.len)
+        Ok(whole)
     }
 
     /// Whether the pieces of this transfer come from its end, the same for all of them; so it is with about half.
     fn is_backwards(&self) -> bool {
         let places = self.src.operand.addr.0 ^ self.dst.operand.addr.0;
         ((places / 64) ^ self.len).count_ones() % 2 == 1
-    }
-
-    /// Makes one bit wrong at the destination of a transfer that has been performed.
-    ///
-    /// # Errors
-    /// As [`perform`](Self::perform).
-    #[cold]
-    pub(super) fn flip(&self, bit: u64) -> Result<(), Refusal> {
-        let dst = check_operand(self.dst.window, self.dst.operand, self.len, self.dst.need)?;
-        dst.flip(bit % (8 * self.len));
-        Ok(())
     }
 
     #[inline]
