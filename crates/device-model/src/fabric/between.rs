@@ -37,13 +37,13 @@ impl Signals {
         self.ready[npu as usize].store(true, Ordering::Relaxed);
     }
 
-    /// Takes the mark of the first marked NPU from `from` on downwards, going round.
+    /// Takes the mark of the first marked NPU from `from` on upwards, going round.
     #[inline]
     pub(crate) fn take(&self, from: u32) -> Option<u32> {
         let marked = |ready: &AtomicBool| ready.load(Ordering::Relaxed);
-        let (low, high) = self.ready.split_at_checked(from as usize + 1)?;
-        let above = || high.iter().rposition(marked).map(|found| low.len() + found);
-        let npu = low.iter().rposition(marked).or_else(above)?;
+        let (low, high) = self.ready.split_at_checked(from as usize)?;
+        let above = high.iter().position(marked).map(|found| low.len() + found);
+        let npu = above.or_else(|| low.iter().position(marked))?;
         self.ready[npu].store(false, Ordering::Relaxed);
         u32::try_from(npu).ok()
     }
@@ -127,17 +127,17 @@ mod tests {
     use super::Signals;
 
     #[test]
-    fn marks_are_taken_downwards_from_where_one_looks_and_once_each() {
+    fn marks_are_taken_upwards_from_where_one_looks_and_once_each() {
         let signals = Signals::new(5);
         let take = |from| {
             [0, 2, 4].into_iter().for_each(|npu| signals.mark(npu));
             [(); 4].map(|()| signals.take(from))
         };
-        assert_eq!(take(4), [Some(4), Some(2), Some(0), None]);
-        assert_eq!(take(3), [Some(2), Some(0), Some(4), None]);
-        assert_eq!(take(0), [Some(0), Some(4), Some(2), None]);
+        assert_eq!(take(0), [Some(0), Some(2), Some(4), None]);
+        assert_eq!(take(1), [Some(2), Some(4), Some(0), None]);
+        assert_eq!(take(4), [Some(4), Some(0), Some(2), None]);
         signals.mark(3);
-        assert_eq!(signals.take(5), None, "there is no such NPU to look from");
+        assert_eq!(signals.take(6), None, "there is no such NPU to look from");
     }
 
     #[test]

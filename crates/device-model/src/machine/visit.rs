@@ -64,22 +64,22 @@ pub(super) struct Work {
     pub(super) busy: bool,
 }
 
-/// Where a thread looks for NPUs. Each starts at a home of its own and goes down from there, so that an NPU tends to stay
-/// on the core that has its data.
+/// Where a thread looks for NPUs: ever upwards and round, since data mostly goes that way; so an NPU is met when most of
+/// what it waits for is there. Where a lot is moved each thread starts again at a home of its own, so that an NPU tends to
+/// stay on the core that has its data.
 #[derive(Debug)]
 pub(super) struct Turn {
     home: u32,
-    /// The NPU to go on with: it has used up its budget.
-    unfinished: Option<u32>,
+    /// The NPU to go on with.
+    next: u32,
 }
 
 impl Turn {
     /// Returns the turn of one of `threads` threads that share `npus` NPUs.
     pub(super) fn new(index: usize, threads: usize, npus: u32) -> Self {
-        let left = npus as usize * (threads - index) / threads;
-        // CAST: at most `npus`.
-        let home = u32::try_from(left).unwrap_or(npus).max(1) - 1;
-        Self { home, unfinished: None }
+        // CAST: less than `npus`.
+        let home = u32::try_from(npus as usize * index / threads).unwrap_or(0);
+        Self { home, next: home }
     }
 }
 
@@ -140,27 +140,28 @@ impl Floor {
     pub(super) fn pass(&self, turn: &mut Turn, bytes: u64) -> Work {
         let mut work = Work::default();
         let npus = self.fabric.npus();
-        let below = |npu: u32| npu.checked_sub(1).unwrap_or(npus - 1);
-        let mut from = turn.unfinished.take().unwrap_or(turn.home);
-        let mut visits = 0;
+        let above = |npu: u32| if npu + 1 < npus { npu + 1 } else { 0 };
+        let (mut visits, mut is_finished) = (0, true);
         while visits < npus
             && work.bytes < MUCH
-            && let Some(npu) = self.fabric.signals().take(from)
+            && let Some(npu) = self.fabric.signals().take(turn.next)
         {
             visits += 1;
-            turn.unfinished = self.visit(npu, bytes, &mut work).then_some(npu);
-            from = turn.unfinished.unwrap_or(below(npu));
+            is_finished = !self.visit(npu, bytes, &mut work);
+            turn.next = if is_finished { above(npu) } else { npu };
         }
         if visits == 0 {
             for _ in 0..npus {
-                self.visit(from, bytes, &mut work);
-                from = below(from);
+                self.visit(turn.next, bytes, &mut work);
+                turn.next = above(turn.next);
                 if work.bytes >= MUCH {
                     // The others first, the next time.
-                    turn.unfinished = Some(from);
-                    break;
+                    return work;
                 }
             }
+        }
+        if work.bytes >= MUCH && is_finished {
+            turn.next = turn.home;
         }
         work
     }
@@ -202,10 +203,10 @@ mod tests {
         let homes = |threads, npus| {
             (0..threads).map(|index| Turn::new(index, threads, npus).home).collect::<Vec<_>>()
         };
-        assert_eq!(homes(1, 8), [7]);
-        assert_eq!(homes(2, 8), [7, 3]);
-        assert_eq!(homes(3, 8), [7, 4, 1]);
-        assert_eq!(homes(4, 2), [1, 0, 0, 0], "more threads than NPUs");
+        assert_eq!(homes(1, 8), [0]);
+        assert_eq!(homes(2, 8), [0, 4]);
+        assert_eq!(homes(3, 8), [0, 2, 5]);
+        assert_eq!(homes(4, 2), [0, 0, 1, 1], "more threads than NPUs");
         assert_eq!(homes(2, 1), [0, 0]);
     }
 }
