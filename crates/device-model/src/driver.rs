@@ -279,13 +279,17 @@ impl Npu {
     #[must_use]
     pub fn first_set(&self, notifies: Range<u32>) -> Option<u32> {
         assert!(u64::from(notifies.end) <= npu::MAX_NOTIFIES, "notify {} does not exist", notifies.end);
-        let window = self.window();
         // Two notifies are one word, and as a rule all are clear.
+        let pairs = notifies.start / 2..notifies.end.div_ceil(2);
+        let words = self.window().word_slice(
+            npu::NOTIFIES + 8 * u64::from(pairs.start),
+            u64::from(pairs.end.saturating_sub(pairs.start)),
+        );
         // ORDER: pairs with the device's release store of each.
-        let word = |pair: u32| window.word(npu::NOTIFIES + 8 * u64::from(pair)).load(Ordering::Acquire);
-        let is_set =
-            |notify: &u32| window.half(npu::NOTIFIES + 4 * u64::from(*notify)).load(Ordering::Acquire) != 0;
-        let any = (notifies.start / 2..notifies.end.div_ceil(2)).fold(0, |any, pair| any | word(pair));
+        let any = words.iter().fold(0, |any, word| any | word.load(Ordering::Acquire));
+        let is_set = |notify: &u32| {
+            self.window().half(npu::NOTIFIES + 4 * u64::from(*notify)).load(Ordering::Acquire) != 0
+        };
         if any == 0 { None } else { notifies.clone().find(is_set) }
     }
 

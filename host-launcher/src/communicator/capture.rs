@@ -367,6 +367,6 @@ impl<'c> Communicator<'c> {
             timeout_ms: self.timeout_ms(),
         };
         let queues = own.queues;
-        self.post(rank, program.work.clone(), replay.args(), queues, stream)
+        self.post(rank, program.work.clone(), &replay.args(), queues, stream)
     }
 }

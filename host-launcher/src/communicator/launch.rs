@@ -57,7 +57,8 @@ impl Communicator<'_> {
         (input, output): (Place<'_>, Place<'_>),
         stream: Option<&Stream>,
     ) -> Result<()> {
-        let mut args = self.arguments(rank, operation, input, output)?;
+        let mut args = LaunchArgs::default();
+        let queue = self.fill(&mut args, rank, operation, input, output)?;
         self.check_room(rank)?;
         if operation.file.is_some() {
             args.vector = self.script(rank, operation, is_in_place(&args))?;
@@ -65,8 +66,7 @@ impl Communicator<'_> {
         if operation.vector.is_some() {
             args.vector = self.write_vector(rank, operation.rows(rank), args.sequence)?;
         }
-        let queue = self.resources_of(rank, operation)?.main_queue();
-        self.post(rank, Work::Operation(operation.clone()), args.sealed(), [queue; 2], stream)
+        self.post(rank, Work::Operation(operation.clone()), &args.sealed(), [queue; 2], stream)
     }
 
     /// Refuses to go on after an error.
@@ -164,7 +164,7 @@ impl Communicator<'_> {
         &mut self,
         rank: u32,
         work: Work,
-        args: LaunchArgs,
+        args: &LaunchArgs,
         [first, last]: [u16; 2],
         stream: Option<&Stream>,
     ) -> Result<()> {
@@ -175,11 +175,11 @@ impl Communicator<'_> {
         let after = self.unfinished(rank, first, stream);
         let ticket = if after.is_empty() {
             npu.set_notify(args.start_notify);
-            let ticket = npu.post_launch(&args).map_err(driver)?;
+            let ticket = npu.post_launch(args).map_err(driver)?;
             self.cluster.wake(rank);
             Ticket::Posted(ticket)
         } else {
-            self.cluster.order().hold(npu.index(), own, after, args)
+            self.cluster.order().hold(npu.index(), own, after, *args)
         };
         if let Some(stream) = stream {
             self.cluster.order().append(stream, npu.index(), own);
@@ -256,14 +256,15 @@ impl Communicator<'_> {
         Ok(DeviceAddr(at))
     }
 
-    /// Returns the launch arguments of one rank; the resources exist.
-    fn arguments(
+    /// Fills in the launch arguments of one rank; the resources exist. Returns the queue that it all begins and ends in.
+    fn fill(
         &self,
+        args: &mut LaunchArgs,
         rank: u32,
         operation: &Operation,
         input: Place<'_>,
         output: Place<'_>,
-    ) -> Result<LaunchArgs> {
+    ) -> Result<u16> {
         let (input_len, output_len) = operation.buffer_bytes(rank, self.size())?;
         for (name, place, len) in [("input", input, input_len), ("output", output, output_len)] {
             if place.offset.checked_add(len).is_none_or(|end| end > place.buffer.len()) {
@@ -279,7 +280,7 @@ impl Communicator<'_> {
         let own = self.resources_of(rank, operation)?;
         let state = &self.ranks[rank as usize];
         let sequence = state.launched.wrapping_add(1);
-        let args = LaunchArgs {
+        *args = LaunchArgs {
             blocks: 1,
             sequence,
             instance: self.identity.instance,
@@ -304,7 +305,7 @@ impl Communicator<'_> {
             timeout_ms: self.timeout_ms(),
             ..LaunchArgs::default()
         };
-        Ok(args)
+        Ok(own.main_queue())
     }
 
     /// Returns how long a wait on the device may last, milliseconds.

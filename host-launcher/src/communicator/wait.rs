@@ -33,13 +33,13 @@ impl Communicator<'_> {
     pub fn synchronize(&mut self) -> Result<Vec<Completed>> {
         let started = self.cluster.clock().now();
         let deadline = started.checked_add(self.config.timeout);
-        let (outcome, is_agreed) = self.wait(started, deadline);
+        let (outcome, is_agreed, done) = self.wait(started, deadline);
         if self.aborter.is_aborted() {
             self.abort()?;
             return Err(Error::new(ErrorCode::COMM_ABORTED, "its host aborted it while it was waited for"));
         }
         // A helper may have carried out the last task after this thread looked at the clock.
-        let settled = (0..self.ranks.len()).all(|rank| self.is_done(rank));
+        let settled = (done..self.ranks.len()).all(|rank| self.is_done(rank));
         let done = settled && matches!(outcome, Outcome::Done | Outcome::Deadline);
         let completed = self.completed();
         let failure = if done && is_agreed && completed.iter().all(|own| own.status.code == 0) {
@@ -66,8 +66,9 @@ impl Communicator<'_> {
     }
 
     /// Runs the machine until everything is done, or it is known that it will not be: at the deadline, at an error,
-    /// at a refusal, or when ranks were asked for different things, which the second value denies. Warns meanwhile.
-    fn wait(&mut self, started: Instant, deadline: Option<Instant>) -> (Outcome, bool) {
+    /// at a refusal, or when ranks were asked for different things, which the second value denies. The third is how many
+    /// ranks, from the first on, are known to be done. Warns meanwhile.
+    fn wait(&mut self, started: Instant, deadline: Option<Instant>) -> (Outcome, bool, usize) {
         let mut again = started.checked_add(RING_AGAIN.min(self.config.timeout / 2));
         let (mut news, mut stage, mut executed) = (self.news(), 0, None);
         let is_new = !news.is_empty();
@@ -128,7 +129,7 @@ impl Communicator<'_> {
             self.last_agreed = works.clone().next_back();
             self.agreed.extend(works);
         }
-        (outcome, is_agreed)
+        (outcome, is_agreed, done)
     }
 
     /// Returns whether communicators wait for each other: nothing moves, and operations are behind each other in a circle.
