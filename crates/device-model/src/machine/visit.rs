@@ -196,7 +196,10 @@ impl Floor {
 
 #[cfg(test)]
 mod tests {
-    use super::Turn;
+    use wire::npu::HEAP;
+
+    use super::{Floor, MUCH, Turn};
+    use crate::fabric::{Fabric, FabricConfig};
 
     #[test]
     fn homes_are_spread_over_the_npus() {
@@ -208,5 +211,21 @@ mod tests {
         assert_eq!(homes(3, 8), [0, 2, 5]);
         assert_eq!(homes(4, 2), [0, 0, 1, 1], "more threads than NPUs");
         assert_eq!(homes(2, 1), [0, 0]);
+    }
+
+    #[test]
+    fn a_pass_goes_on_upwards_where_the_last_one_ended() {
+        let fabric = Fabric::create(&FabricConfig::new(4, HEAP + 0x1_0000)).unwrap();
+        let (floor, mut turn) = (Floor::new(&fabric), Turn::new(0, 1, 4));
+        let mut pass = |marked: &[u32]| {
+            marked.iter().for_each(|npu| fabric.signals().mark(*npu));
+            let work = floor.pass(&mut turn, MUCH);
+            assert!(!work.progress && !work.busy, "there is nothing to do but to look");
+            turn.next
+        };
+        assert_eq!(pass(&[0, 1]), 2);
+        assert_eq!(pass(&[0, 3]), 1, "3 first, then round");
+        assert_eq!(pass(&[3]), 0);
+        assert_eq!(pass(&[]), 0, "all of them, since none is marked");
     }
 }
