@@ -180,8 +180,8 @@ impl<'c> Soak<'c> {
         scenario
     }
 
-    /// Carries operation `number` out on one communicator, and returns it; `None` when it failed, as it must in a storm,
-    /// and is gone.
+    /// Carries operation `number` out on one communicator, and returns it; `None` when it failed, as it must in a storm, or
+    /// its ranks are not at the same operation any more, and is gone.
     fn turn(
         &mut self,
         mut comm: Communicator<'c>,
@@ -210,6 +210,10 @@ impl<'c> Soak<'c> {
         if struck {
             // A fault that found nothing to strike must not wait for the next operation.
             (0..RANKS).try_for_each(|rank| self.cluster.repair(rank))?;
+        }
+        if scenario.faults.iter().any(|fault| fault.kind == Kind::Absent) {
+            // Nothing had to be moved, so that nobody missed the rank that did not launch: from now on it is one behind.
+            return comm.destroy().map(|()| None);
         }
         if number.is_multiple_of(PROBE) && !storm {
             comm = carry_out(self.cluster, comm, number, &probe(), &Conduct::default(), &mut noticed)?;
