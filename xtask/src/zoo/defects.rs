@@ -96,11 +96,11 @@ pub(super) const DEFECTS: &[Defect] = &[
     // launch added is still there when the next adds its own.
     Defect {
         name: "in-place-patch",
-        file: "crates/task-graph/src/packed.rs",
-        right: "*vector = Base(vector_of(&interned, bindings, base, unit, &wqe_tail)?);",
-        wrong: "let added = vector_of(&interned, bindings, base, unit, &wqe_tail)?;\n            \
-                for (lane, more) in vector.0.iter_mut().zip(added) {\n                \
-                *lane = lane.wrapping_add(more);\n            }",
+        file: "crates/task-graph/src/packed/read.rs",
+        right: "*vector = Base(bound(interned).map_err(|fault| {",
+        wrong: "let before = vector.0;\n                \
+                let sum = |added: [u64; 8]| core::array::from_fn(|lane| before[lane].wrapping_add(added[lane]));\n                \
+                *vector = Base(bound(interned).map(sum).map_err(|fault| {",
         test: ("aicpu-tests", "replay", "steps::t25_a_thousand_equal_steps_are_expanded_once"),
         sample: false,
     },
