@@ -53,8 +53,9 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    #[inline]
     pub(crate) fn new(
-        launch: Launch,
+        launch: &Launch,
         first: Opened,
         behind: Option<(usize, u32)>,
         operations: usize,
@@ -62,7 +63,7 @@ impl Job {
     ) -> Self {
         let status = Status { sequence: launch.sequence, ..Status::default() };
         let mut job = Self {
-            launch,
+            launch: *launch,
             context: first.context,
             chunks: first.plan.ok(),
             behind,

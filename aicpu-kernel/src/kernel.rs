@@ -149,22 +149,18 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         let slot = self.answered % LAUNCH_SLOTS;
         let at = self.port.at(LAUNCHES + slot * size_of::<LaunchArgs>() as u64);
         let read = at.and_then(|at| self.port.platform.read(at, self.args.as_mut_bytes()));
-        let posted = read.and_then(|()| Posted::parse(&self.args));
         self.work.digest = 0;
-        let accepted = posted
-            .map_err(Fault::from)
-            .and_then(|posted| self.work.accept(&mut self.port, &mut self.graphs, &posted));
+        let accepted = match read.and_then(|()| Posted::parse(&self.args)) {
+            Ok(posted) => self.work.accept(&mut self.port, &mut self.graphs, &posted, &mut self.job),
+            Err(code) => Err(code.into()),
+        };
         let (args, digest) = (&self.args, self.work.digest);
         self.port.event(|now| TraceEvent::launch_taken(now, args, digest));
-        match accepted {
-            Ok(job) => self.job = Some(job),
-            // Without a context there is no thread to record the done notify on: the status alone tells the host.
-            Err(fault) => {
-                let sequence = self.args.sequence;
-                let refused =
-                    Status { sequence, code: fault.code.0, detail: fault.detail, ..Status::default() };
-                self.answer(&refused);
-            }
+        // Without a context there is no thread to record the done notify on: the status alone tells the host.
+        if let Err(fault) = accepted {
+            let sequence = self.args.sequence;
+            let refused = Status { sequence, code: fault.code.0, detail: fault.detail, ..Status::default() };
+            self.answer(&refused);
         }
         true
     }

@@ -47,8 +47,8 @@ impl Work {
         digest: 0,
     };
 
-    /// Makes a job of a launch. Of a program, every operation is looked at here, the first last: a fault of any
-    /// refuses the whole.
+    /// Makes a job of a launch, in its place. Of a program, every operation is looked at here, the first last: a fault
+    /// of any refuses the whole.
     ///
     /// # Errors
     /// Why there is no context to answer in; other faults are the job's.
@@ -57,7 +57,8 @@ impl Work {
         port: &mut Port<P>,
         graphs: &mut Graphs<S, T>,
         posted: &Posted,
-    ) -> Result<Job, Fault>
+        job: &mut Option<Job>,
+    ) -> Result<(), Fault>
     where
         P: Platform,
         S: DerefMut<Target = [Block]>,
@@ -67,9 +68,13 @@ impl Work {
             Posted::Operation(_) => 1,
             Posted::Replay(replay) => self.program.load(&port.platform, replay)?,
         };
+        let first;
         let launch = match posted {
-            Posted::Operation(launch) => *launch,
-            Posted::Replay(_) => self.program.launch(0)?,
+            Posted::Operation(launch) => launch,
+            Posted::Replay(_) => {
+                first = self.program.launch(0)?;
+                &first
+            }
         };
         self.digest = launch.digest();
         let others = (1..count).rev().try_for_each(|index| {
@@ -77,14 +82,15 @@ impl Work {
             self.digest = digest::with(self.digest, other.digest());
             self.open(port, graphs, &other)?.plan.map(drop)
         });
-        let opened = self.open(port, graphs, &launch)?;
+        let opened = self.open(port, graphs, launch)?;
         let behind = others.and_then(|()| self.behind(0, count));
         let (behind, plan) = match behind {
             Ok(behind) => (behind, opened.plan),
             Err(fault) => (None, Err(fault)),
         };
         port.tick();
-        Ok(Job::new(launch, Opened { plan, ..opened }, behind, count, port.now_ns))
+        *job = Some(Job::new(launch, Opened { plan, ..opened }, behind, count, port.now_ns));
+        Ok(())
     }
 
     /// Returns the operation behind the one with this index, and its start notify.
