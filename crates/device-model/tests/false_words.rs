@@ -59,8 +59,15 @@ fn a_head_goes_beyond_or_back_once() {
         a.engine.inject(fault(0, Mishap::Head(wrong)));
         ring.push(&a.npu, entry(false));
         assert_eq!((a.drain().executed, ring.head(&a.npu)), (1, seen), "{wrong:?}");
+        // Until there is more to do, or the NPU is repaired.
         ring.push(&a.npu, entry(false));
         assert_eq!((a.drain().executed, ring.head(&a.npu)), (1, 3), "{wrong:?}");
+        a.engine.inject(fault(0, Mishap::Head(wrong)));
+        ring.push(&a.npu, entry(false));
+        a.drain();
+        assert_ne!(ring.head(&a.npu), 4, "{wrong:?}");
+        a.engine.repair();
+        assert_eq!(ring.head(&a.npu), 4, "{wrong:?}");
     }
 }
 

@@ -113,7 +113,8 @@ impl Queue {
 
     /// Publishes the head as it is, and does so from now on.
     pub(super) fn correct(&mut self, window: &Window) {
-        if self.misled.take().is_some() {
+        self.misled = None;
+        if self.is_current(window) {
             self.memory(window).publish(self.consumer.cursor().head_word());
         }
     }
