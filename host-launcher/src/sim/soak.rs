@@ -40,8 +40,10 @@ const DEPTH: u32 = 32;
 const BEFORE_WRAP: u64 = 40;
 /// Every so many operations the same one is carried out, to see whether it gets slower.
 const PROBE: u64 = 10;
-/// Lives before anything is compared: what is reused has been used by then.
+/// Lives before anything is compared, at least: what is reused has been used by then.
 const WARM: u64 = 2;
+/// How long it may take until everything that is reused has been used, at most; half the run where that is less.
+const WARM_UP: Duration = Duration::from_secs(300);
 
 /// What a long life came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -56,8 +58,8 @@ pub struct Endurance {
     pub wraps: u64,
     /// How often something was still taken after both communicators had been destroyed.
     pub left_taken: u64,
-    /// The least resident memory between two lives, in the first and in the last half, bytes: what a leak raises, and
-    /// memory that is used at times does not.
+    /// The least resident memory between two lives, in the first and in the last half after the warm-up, bytes: what a
+    /// leak raises, and memory that is used at times does not.
     pub resident: [u64; 2],
     /// Virtual time that 99.9 % of the probes took at most, in the first and in the last half, nanoseconds.
     pub probe_ns: [u64; 2],
@@ -84,13 +86,15 @@ pub fn soak(seed: u64, limit: Duration) -> Result<Endurance> {
         resident: Vec::new(),
     };
     let before = soak.usage();
-    let mut life = 0;
+    let warm_up = WARM_UP.min(limit / 2);
+    let (mut life, mut is_warm) = (0, false);
     while life < WARM + 2 || start.elapsed() < limit {
         soak.life(life)?;
         soak.done.left_taken += u64::from(soak.usage() != before);
         life += 1;
         soak.resident.push(resident());
-        if life == WARM {
+        if !is_warm && life >= WARM && start.elapsed() >= warm_up {
+            is_warm = true;
             soak.probes.clear();
             soak.resident.clear();
         }

@@ -122,6 +122,7 @@ impl Engine {
     /// Takes all faults out, and gives life back to an NPU that is dead: the queues it had are gone.
     pub fn repair(&mut self) {
         self.books.mishaps = Mishaps::default();
+        self.site.fabric.signals().forgive();
         self.queues.threads.iter_mut().for_each(|queue| queue.correct(&self.site.window));
         if self.is_dead() {
             self.queues.threads.clear();

@@ -82,6 +82,11 @@ impl Signals {
         self.errant().strays.push([npu, notify]);
     }
 
+    /// Forgets the signals that faults have struck.
+    pub(crate) fn forgive(&self) {
+        *self.errant() = Errant::default();
+    }
+
     /// Returns whether some notify has had a signal too many and one too few.
     pub(super) fn are_masked(&self) -> bool {
         let errant = self.errant();
@@ -148,6 +153,8 @@ mod tests {
         assert!(!signals.are_masked(), "nothing is lost yet");
         assert!(!signals.loses(1, 8) && signals.loses(1, 7) && !signals.loses(1, 7));
         assert!(signals.are_masked());
+        signals.forgive();
+        assert!(!signals.are_masked());
         let apart = Signals::new(2);
         apart.note_stray(0, 7);
         apart.note_missing(1, 7);
