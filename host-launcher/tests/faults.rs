@@ -162,11 +162,14 @@ fn one_fault_a_seed_ends_as_it_must() {
 /// Lives that once ended in wrong bytes told as success, and in memory that stayed taken.
 #[test]
 fn seeds_that_failed_once_do_not_again() {
-    for (seed, ranks, count, fault) in
-        [(5395, 2, 3, "duplicate-notify:rank=1,us=16@nth=24"), (3813, 6, 1, "exhaust:rank=5,nth=13")]
-    {
-        let limits =
-            Limits { ranks: Some(ranks), operations: Some(1), count: Some(count), ..given(&[fault]) };
+    let doubled = ["duplicate-notify:rank=1,us=16@nth=24"];
+    let exhausted = ["exhaust:rank=5,nth=13"];
+    // Stores of a dead NPU that nobody would ever have seen.
+    let dead = ["mismatch:rank=0,what=count", "kill:rank=0"];
+    let lives_of: [(u64, u32, u64, &[&str]); 3] =
+        [(5395, 2, 3, &doubled), (3813, 6, 1, &exhausted), (51576, 2, 3, &dead)];
+    for (seed, ranks, count, faults) in lives_of {
+        let limits = Limits { ranks: Some(ranks), operations: Some(1), count: Some(count), ..given(faults) };
         lives(&limits, seed..seed + 1);
     }
 }

@@ -24,7 +24,6 @@ use crate::counters::Counters;
 use crate::engine::Pending;
 use crate::fabric::Fabric;
 use crate::fault::Fault;
-use crate::simulation::Simulation;
 use crew::{Crew, Shift};
 use idle::Idle;
 use steps::Steps;
@@ -239,7 +238,8 @@ impl Machine {
     /// Returns whether no signal and no store is under way between the NPUs: with threads, always.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.floor.fabric().simulation().is_none_or(Simulation::is_quiet)
+        let simulation = self.floor.fabric().simulation();
+        simulation.is_none_or(|simulation| simulation.is_quiet(|npu| !self.is_dead(npu)))
     }
 
     fn unit(&self, npu: u32) -> MutexGuard<'_, Unit> {

@@ -75,8 +75,9 @@ impl Simulation {
         *lock(&self.digest)
     }
 
-    /// Returns whether no signal and no store is under way.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.air().is_empty() && self.stores.iter().all(|stores| lock(stores).is_empty())
+    /// Returns whether no signal is under way, and no store of an NPU that lives: those of a dead one never arrive.
+    pub(crate) fn is_quiet(&self, lives: impl Fn(u32) -> bool) -> bool {
+        let settled = |(npu, stores): (u32, &Mutex<StoreBuffer>)| lock(stores).is_empty() || !lives(npu);
+        self.air().is_empty() && (0..).zip(&self.stores).all(settled)
     }
 }
