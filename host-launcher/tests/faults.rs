@@ -159,6 +159,23 @@ fn one_fault_a_seed_ends_as_it_must() {
     assert!(wrong * 100 <= totals.blamed, "{:?}", totals.first_misblamed);
 }
 
+/// One rank launches nothing, the other is asked for nothing, which it does: no task, no signal, nothing to compare.
+#[test]
+fn a_rank_that_is_missed_by_nobody() {
+    let faults = ["absent:rank=0", "mismatch:rank=1,what=count"];
+    let ends = |seed: u64, faults: &[&str]| {
+        let limits = Limits { ranks: Some(2), operations: Some(2), count: Some(1), ..given(faults) };
+        lives(&limits, seed..seed + 1).remove(0)
+    };
+    for seed in [59423, 71038] {
+        assert_eq!(ends(seed, &faults).verdict, Verdict::Undetectable, "{seed}");
+        // Asked for the right thing, it waits.
+        let alone = ends(seed, &faults[..1]);
+        assert_eq!(alone.verdict, Verdict::Reported(ErrorCode::PEER_NOT_STARTED), "{seed}");
+        assert_eq!(alone.blame, Blame::Right, "{seed}");
+    }
+}
+
 /// Lives that once ended in wrong bytes told as success, and in memory that stayed taken.
 #[test]
 fn seeds_that_failed_once_do_not_again() {

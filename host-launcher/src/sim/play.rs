@@ -174,8 +174,8 @@ pub(super) fn carry_out<'c>(
 }
 
 /// Returns whether nothing but a comparison of the bytes can show the faults: a bit that flips behind every check code,
-/// one that makes a ring entry mean something else, all ranks asked for the same other thing, or a signal too many that
-/// stood in for one too few.
+/// one that makes a ring entry mean something else, all ranks that launch asked for the same other thing, or a signal too
+/// many that stood in for one too few.
 fn is_undetectable(scenario: &Scenario, cluster: &Cluster) -> bool {
     let flips = |fault: &Fault| match fault.kind {
         Kind::FlipBit { silent, .. } => silent,
@@ -183,10 +183,15 @@ fn is_undetectable(scenario: &Scenario, cluster: &Cluster) -> bool {
         Kind::Garble(bit) => !(320..384).contains(&(bit % 512)),
         _ => false,
     };
-    let mistaken = |fault: &Fault, rank| matches!(fault.kind, Kind::Mismatch(_)) && fault.rank == Some(rank);
+    let mistaken = |fault: &Fault| matches!(fault.kind, Kind::Mismatch(_));
+    // A rank that launches nothing is missed by nobody where the others are asked for nothing.
+    let astray =
+        |fault: &Fault, rank| (mistaken(fault) || fault.kind == Kind::Absent) && fault.rank == Some(rank);
+    let all_astray =
+        || (0..scenario.ranks).all(|rank| scenario.faults.iter().any(|fault| astray(fault, rank)));
     scenario.faults.iter().any(flips)
         || cluster.npu(0).fabric().has_masked_signals()
-        || (0..scenario.ranks).all(|rank| scenario.faults.iter().any(|fault| mistaken(fault, rank)))
+        || (scenario.faults.iter().any(mistaken) && all_astray())
 }
 
 /// Judges whom a report blames.
