@@ -58,6 +58,15 @@ const NOTICED_S: f64 = 2.0;
 const ZERO: [&str; 6] = ["failures", "hangs", "silent_corruptions", "unrecovered", "panics", "false_deaths"];
 
 impl Size {
+    /// How often each kind of fault has to be put in.
+    const fn each(self) -> u64 {
+        match self {
+            Self::Ci => 200,
+            Self::Nightly => 5_000,
+            Self::Release => 50_000,
+        }
+    }
+
     /// Seeds of the legs without faults, with one, with up to twelve, with slow ranks; seeds per kill; seeds run twice.
     const fn seeds(self) -> [u64; 6] {
         match self {
@@ -103,6 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if digest("the same seeds") != digest("once more") {
         faults.push("the same seeds were not the same lives".to_owned());
     }
+    faults.extend(rare(&all, options.size.each() * options.percent / 100)?);
     all.iter().for_each(|(name, totals)| print(options.json, name, totals));
     println!("{:.0} s", start.elapsed().as_secs_f64());
     if !faults.is_empty() {
@@ -121,6 +131,18 @@ fn leg(options: &Options, seeds: u64, told: &[String]) -> Result<Value> {
     let text = String::from_utf8_lossy(&done.stdout);
     let first = text.lines().next().with_context(|| format!("`{}` printed nothing", command::line(&sim)))?;
     serde_json::from_str(first).with_context(|| format!("`{}` printed no JSON", command::line(&sim)))
+}
+
+/// Returns which kinds of faults have been put in less often than that.
+fn rare(all: &[(&str, Value)], each: u64) -> Result<Vec<String>> {
+    let mut list = std::process::Command::new(workspace::target().join("release/aicpu-ts"));
+    let kinds = command::output(list.args(["faults", "--json"]))?;
+    let name = |line: &str| Some(serde_json::from_str::<Value>(line).ok()?["name"].as_str()?.to_owned());
+    let kinds: Vec<String> = kinds.lines().filter_map(name).collect();
+    let count =
+        |kind: &str| all.iter().filter_map(|(_, totals)| totals["faults"][kind].as_u64()).sum::<u64>();
+    let rare = kinds.iter().map(|kind| (kind, count(kind))).filter(|(_, count)| *count < each);
+    Ok(rare.map(|(kind, count)| format!("{kind}: put in {count} times of {each}")).collect())
 }
 
 /// Returns what is not as it must be.

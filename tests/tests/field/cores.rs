@@ -116,6 +116,23 @@ fn the_holder_of_a_device_is_named() {
 /// their wrap, and operations of all kinds until they are far beyond it.
 #[test]
 fn counters_go_round_and_nothing_changes() {
+    rounds(2_000, 1, 1_000);
+}
+
+/// The same for as long as a job of days: ten million operations, of which every tenth is compared.
+#[test]
+#[ignore = "minutes; run with --release"]
+fn ten_million_operations_and_nothing_changes() {
+    rounds(1_000_000, 10, 4);
+}
+
+/// So many times, so many operations and then a look at every byte.
+fn rounds(times: u64, each: u32, count: u64) {
+    let sized = |algorithm, seed| {
+        let mut case = Case { seed, ..case(algorithm) };
+        case.operation.count = count;
+        case
+    };
     let first_position = u64::from(u32::MAX) - 500;
     let fabric = Fabric::create(&FabricConfig { first_position, ..FabricConfig::new(3, 24 << 20) }).unwrap();
     let cluster = Cluster::over(&fabric, world::topology(3, Place::OneServer), &Aicpu::Thread).unwrap();
@@ -123,12 +140,13 @@ fn counters_go_round_and_nothing_changes() {
     let config = Config { queue_depth: 64, timeout: FAR, ..Config::default() };
     let mut bench = Bench::new(&cluster, config, 64 << 10).unwrap();
     for algorithm in [Algorithm::Ring, Algorithm::MeshTwoShot] {
-        bench.run(&case(algorithm)).unwrap();
+        bench.run(&sized(algorithm, 0)).unwrap();
     }
     let before = usage();
-    for seed in 0..2000 {
+    for seed in 0..times {
         let algorithm = if seed % 3 == 0 { Algorithm::MeshTwoShot } else { Algorithm::Ring };
-        let done = bench.run(&Case { seed, ..case(algorithm) }).unwrap();
+        let case = sized(algorithm, seed);
+        let done = bench.run_with(&case, |bench| (0..each).try_for_each(|_| bench.launch(&case))).unwrap();
         assert!(done.iter().all(|own| own.status.cache == CacheOutcome::Hit as u8), "operation {seed}");
     }
     assert_eq!(usage(), before, "nothing more is taken");

@@ -41,6 +41,16 @@ fn links_that_reduce() {
     assert!(sweep((1..=9).chain([12, 16]), edges, |case| case) > 5000);
 }
 
+/// The same with more counts, ten times as many graphs.
+#[test]
+#[ignore = "minutes; run with --release"]
+fn fifty_thousand_graphs() {
+    let counts = |n: u64| (0..n + 24).chain([7 * n - 1, 7 * n, 7 * n + 1, 1000]).collect();
+    let proved = sweep(1..=16, counts, |case| case);
+    println!("{proved} graphs proved");
+    assert!(proved > 50_000, "{proved}");
+}
+
 #[test]
 fn links_that_only_move_bytes() {
     assert!(varied(|case| Case { inline_reduce: false, ..case }) > 1000);
