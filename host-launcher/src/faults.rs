@@ -2,8 +2,11 @@
 //!
 //! `kill:rank=2@step=1` is a kind, what it needs to know, and the task it happens at. [`Fault::parse`] reads one,
 //! [`Fault::apply`] arranges it on a cluster, and what a host does wrong (a rank that launches something else, or
-//! nothing) becomes [`Conduct`] of a run. What a fault does to a device is `device_model::fault`.
+//! nothing) becomes [`Conduct`] of a run. What a fault does to a device is `device_model::fault`. Which faults can strike
+//! which operations when is [`cells()`].
 
+mod cells;
+mod conduct;
 mod kinds;
 mod parse;
 
@@ -16,6 +19,8 @@ use wire::ErrorCode;
 
 use crate::cluster::Cluster;
 use crate::communicator::Operation;
+pub use cells::{Cell, cells};
+pub use conduct::{Conduct, Moment, Strike};
 pub use kinds::{KINDS, KindInfo};
 
 /// What goes wrong.
@@ -73,15 +78,6 @@ pub enum Argument {
     Reduce,
 }
 
-/// What a host does in the middle of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interruption {
-    /// Aborts the communicator.
-    Abort,
-    /// Suspends it, resumes it, and repeats the operation.
-    Suspend,
-}
-
 /// A fault at a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -91,31 +87,8 @@ pub struct Fault {
     pub kind: Kind,
     /// At which of its tasks.
     pub when: When,
-}
-
-/// How the hosts of a run behave.
-#[derive(Clone, Debug, Default)]
-pub struct Conduct {
-    /// Ranks that launch an operation of their own.
-    pub mismatches: Vec<(u32, Argument)>,
-    /// Ranks that do not launch.
-    pub absent: Vec<u32>,
-    /// The host interrupts the next step, that long after its launches.
-    pub interruption: Option<(Interruption, Duration)>,
-    /// Chooses the order of the ranks and the time between their launches; without it they launch at once, by rank.
-    pub dice: Option<Rng>,
-}
-
-impl Conduct {
-    /// Returns what a rank launches where the others launch `operation`; `None` for nothing.
-    #[must_use]
-    pub fn of(&self, rank: u32, operation: &Operation) -> Option<Operation> {
-        if self.absent.contains(&rank) {
-            return None;
-        }
-        let wrong = self.mismatches.iter().find(|(other, _)| *other == rank);
-        Some(wrong.map_or_else(|| operation.clone(), |(_, argument)| argument.mistaken(operation)))
-    }
+    /// At which moment instead, where it needs no task.
+    pub at: Option<Moment>,
 }
 
 impl Fault {
@@ -129,6 +102,13 @@ impl Fault {
     /// rank that does not exist, is not arranged; returns whether it was.
     pub fn apply(&self, cluster: &Cluster, conduct: &mut Conduct) -> bool {
         let Some(rank) = self.rank.filter(|rank| *rank < cluster.topology().ranks()) else { return false };
+        if let Some(moment) = self.moment() {
+            let strike = Strike { rank, kind: self.kind, moment, peer: self.when.peer.map(u32::from) };
+            // A host does one thing at a time.
+            conduct.moments.retain(|other| !(other.kind.is_of_the_host() && self.kind.is_of_the_host()));
+            conduct.moments.push(strike);
+            return true;
+        }
         let mishap = match self.kind {
             Kind::Mismatch(argument) => {
                 conduct.mismatches.push((rank, argument));
@@ -138,33 +118,62 @@ impl Fault {
                 conduct.absent.push(rank);
                 return true;
             }
-            Kind::Abort(after) => {
-                conduct.interruption = Some((Interruption::Abort, after));
-                return true;
-            }
-            Kind::Suspend(after) => {
-                conduct.interruption = Some((Interruption::Suspend, after));
-                return true;
-            }
             Kind::Exhaust(nth) => {
                 cluster.npu(rank).exhaust_at(Some(nth));
                 return true;
             }
-            Kind::Kill => Mishap::Kill,
-            Kind::Pause(time) => Mishap::Pause(time),
-            Kind::Slow(time) => Mishap::Slow(time),
-            Kind::DropNotify => Mishap::LoseSignal,
-            Kind::DuplicateNotify(later) => Mishap::RepeatSignal(later),
-            Kind::LoseDoorbell => Mishap::LoseDoorbell,
-            Kind::Fail(code) => Mishap::Fail(code),
-            Kind::FlipBit { bit, silent } => Mishap::FlipBit { bit, detected: !silent },
-            Kind::CutLink => Mishap::CutLink,
-            Kind::Completion(wrong) => Mishap::Completion(wrong),
-            Kind::Head(wrong) => Mishap::Head(wrong),
-            Kind::Garble(bit) => Mishap::Garble { bit },
+            kind => kind.mishap(),
         };
-        cluster.machine().inject(cluster.npu(rank).index(), DeviceFault::At(self.when, mishap));
+        let Some(mishap) = mishap else { return false };
+        let phase = match self.at {
+            Some(Moment::Phase(phase)) => Some(phase),
+            _ => None,
+        };
+        let when = When { phase, ..self.when };
+        cluster.machine().inject(cluster.npu(rank).index(), DeviceFault::At(when, mishap));
         true
+    }
+
+    /// Returns the moment of what strikes at one, and not at a task.
+    fn moment(&self) -> Option<Moment> {
+        match self.kind {
+            Kind::Abort(after) | Kind::Suspend(after) => Some(self.at.unwrap_or(Moment::After(after))),
+            kind => self.at.filter(|_| kind.needs_no_task()),
+        }
+    }
+}
+
+impl Kind {
+    /// Returns what happens at a task of the NPU, where the fault is one of an NPU.
+    #[must_use]
+    pub const fn mishap(self) -> Option<Mishap> {
+        Some(match self {
+            Self::Kill => Mishap::Kill,
+            Self::Pause(time) => Mishap::Pause(time),
+            Self::Slow(time) => Mishap::Slow(time),
+            Self::DropNotify => Mishap::LoseSignal,
+            Self::DuplicateNotify(later) => Mishap::RepeatSignal(later),
+            Self::LoseDoorbell => Mishap::LoseDoorbell,
+            Self::Fail(code) => Mishap::Fail(code),
+            Self::FlipBit { bit, silent } => Mishap::FlipBit { bit, detected: !silent },
+            Self::CutLink => Mishap::CutLink,
+            Self::Completion(wrong) => Mishap::Completion(wrong),
+            Self::Head(wrong) => Mishap::Head(wrong),
+            Self::Garble(bit) => Mishap::Garble { bit },
+            Self::Mismatch(_) | Self::Absent | Self::Abort(_) | Self::Suspend(_) | Self::Exhaust(_) => {
+                return None;
+            }
+        })
+    }
+
+    /// Returns whether the host does it.
+    const fn is_of_the_host(self) -> bool {
+        matches!(self, Self::Abort(_) | Self::Suspend(_))
+    }
+
+    /// Returns whether it can happen at any moment: to a whole NPU, to a link, or by the host.
+    const fn needs_no_task(self) -> bool {
+        self.is_of_the_host() || matches!(self, Self::Kill | Self::Pause(_) | Self::Slow(_) | Self::CutLink)
     }
 }
 
@@ -254,7 +263,7 @@ impl fmt::Display for Fault {
         if !settings.is_empty() {
             write!(f, ":{}", settings.join(","))?;
         }
-        let When { operation, step, task, peer, spared } = self.when;
+        let When { operation, step, task, peer, spared, .. } = self.when;
         let fields = [
             ("operation", operation),
             ("step", step.map(u32::from)),
@@ -263,7 +272,12 @@ impl fmt::Display for Fault {
             ("nth", (spared > 0).then_some(spared.saturating_add(1))),
         ];
         let at = |(name, value): (&str, Option<u32>)| value.map(|value| format!("{name}={value}"));
-        let at: Vec<String> = fields.into_iter().filter_map(at).collect();
+        let mut at: Vec<String> = fields.into_iter().filter_map(at).collect();
+        match self.at {
+            Some(Moment::Phase(phase)) => at.push(format!("phase={}", phase.name())),
+            Some(Moment::Event(event)) => at.push(format!("event={event}")),
+            Some(Moment::After(_)) | None => {}
+        }
         if at.is_empty() { Ok(()) } else { write!(f, "@{}", at.join(",")) }
     }
 }

@@ -1,5 +1,7 @@
 //! `aicpu-ts run`: one operation, again and again, with every byte checked.
 
+mod bytes;
+mod moments;
 mod summary;
 
 use core::slice;
@@ -7,20 +9,19 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
+use device_model::fault::Phase;
 use wire::ErrorCode;
 
-use crate::buffer::{SharedBuffer, driver};
+use crate::buffer::SharedBuffer;
 use crate::cluster::Cluster;
 use crate::communicator::{Communicator, Completed, Operation, Place, Program, Slot};
 use crate::error::{Error, Result};
-use crate::faults::{Conduct, Interruption};
+use crate::faults::Conduct;
 use crate::stream::Stream;
 use crate::{oracle, payload};
 
 pub use summary::{Kinds, Links, Summary, repeat};
 
-/// Byte that outputs are filled with before each step.
-const POISON: u8 = oracle::UNTOUCHED;
 /// Most time between the launches of two ranks whose order is left to chance, nanoseconds.
 const LAUNCH_GAP_NS: u64 = 20_000;
 
@@ -42,6 +43,9 @@ pub struct Run<'c> {
     inputs: Vec<Vec<u8>>,
     comm: Communicator<'c>,
     conduct: Conduct,
+    /// Entries that each NPU had executed when the step began, and events of the simulation.
+    executed: Vec<u64>,
+    first_event: u64,
     stream: Option<Arc<Stream>>,
     cluster: &'c Cluster,
 }
@@ -102,13 +106,12 @@ fn step(runs: &mut [Run<'_>]) -> Result<Step> {
     let held = runs.first().map_or(0, |run| run.cluster.held());
     let mut completed = Vec::new();
     for run in &mut *runs {
-        if let Some((interruption, after)) = run.conduct.interruption.take() {
-            run.interrupt(interruption, after)?;
-        }
+        run.strike_running()?;
         completed.extend(run.comm.synchronize()?);
     }
     let micros = start.elapsed().as_secs_f64() * 1e6;
     runs.iter().try_for_each(Run::check)?;
+    runs.iter_mut().try_for_each(Run::strike_collected)?;
     Ok(Step { micros, completed, held })
 }
 
@@ -137,6 +140,8 @@ impl<'c> Run<'c> {
             inputs: Vec::new(),
             comm,
             conduct: Conduct::default(),
+            executed: Vec::new(),
+            first_event: 0,
             stream: None,
             cluster,
         };
@@ -213,30 +218,13 @@ impl<'c> Run<'c> {
     /// Takes the next pair of buffers, fills the inputs and poisons the outputs.
     fn begin(&mut self) -> Result<()> {
         self.turn = (self.turn + 1) % self.buffers.len();
+        self.mark();
         self.fill()
     }
 
-    /// Does in the middle of an operation what a host may do at any time.
-    fn interrupt(&mut self, interruption: Interruption, after: Duration) -> Result<()> {
-        let until = self.cluster.clock().now().checked_add(after);
-        self.cluster.machine().run_past_errors(|| false, until);
-        match interruption {
-            Interruption::Abort => {
-                self.comm.aborter().abort();
-                Ok(())
-            }
-            Interruption::Suspend => {
-                self.comm.suspend()?;
-                self.comm.resume()?;
-                self.fill()?;
-                self.launch()
-            }
-        }
-    }
-
     fn launch(&mut self) -> Result<()> {
-        let (first, second) = &self.buffers[self.turn];
         if let Some((program, _)) = &self.program {
+            let (first, second) = &self.buffers[self.turn];
             let stream = self.stream.as_deref();
             return self.comm.replay_in(stream, program, &[first, second]);
         }
@@ -244,16 +232,22 @@ impl<'c> Run<'c> {
         if let Some(dice) = &mut self.conduct.dice {
             dice.shuffle(&mut ranks);
         }
+        if let Some(last) = self.conduct.launched_last() {
+            ranks.sort_by_key(|rank| *rank == last);
+        }
         for rank in ranks {
+            let wrong = self.conduct.fault_of(rank).map(|kind| (kind, Phase::BeforeDoorbell));
+            self.conduct.struck.extend(wrong);
             let Some(operation) = self.conduct.of(rank, &self.operation) else { continue };
+            let (first, second) = &self.buffers[self.turn];
             let (input, output) = self.places(rank);
             let input = Place { buffer: first, offset: input };
             let output = Place { buffer: if self.in_place { first } else { second }, offset: output };
             self.comm.launch_in(self.stream.as_deref(), rank, &operation, input, output)?;
+            self.strike_launched(rank)?;
             if let Some(dice) = &mut self.conduct.dice {
                 let pause = Duration::from_nanos(dice.u64(..LAUNCH_GAP_NS));
-                let until = self.cluster.clock().now().checked_add(pause);
-                self.cluster.machine().run_past_errors(|| false, until);
+                self.pass(self.cluster.clock().now().checked_add(pause))?;
             }
         }
         Ok(())
@@ -270,6 +264,12 @@ impl<'c> Run<'c> {
     /// Says how the hosts behave from now on.
     pub fn behave(&mut self, conduct: Conduct) {
         self.conduct = conduct;
+    }
+
+    /// Returns how the hosts behave from now on, with what has struck so far.
+    #[must_use]
+    pub fn conduct(&self) -> &Conduct {
+        &self.conduct
     }
 
     /// Puts everything that is launched from now on on a stream.
@@ -310,46 +310,5 @@ impl<'c> Run<'c> {
     /// Offsets of input and output in their buffers: in place, a rank's share lies at its place in the whole.
     fn places(&self, rank: u32) -> (u64, u64) {
         if self.in_place { self.operation.in_place(rank) } else { (0, 0) }
-    }
-
-    fn fill(&self) -> Result<()> {
-        let (first, second) = &self.buffers[self.turn];
-        for (rank, input) in (0..).zip(&self.inputs) {
-            let npu = self.cluster.npu(rank);
-            let poison = |buffer: &SharedBuffer| {
-                let addr = buffer.addr(rank);
-                let offset = npu.window().offset(addr, buffer.len()).unwrap_or(0);
-                npu.window().fill(offset, buffer.len(), POISON);
-            };
-            poison(first);
-            poison(second);
-            let at = first.addr(rank).0 + self.places(rank).0;
-            npu.write(wire::DeviceAddr(at), input).map_err(driver)?;
-        }
-        Ok(())
-    }
-
-    fn check(&self) -> Result<()> {
-        let size = usize::try_from(self.operation.dtype.size_bytes()).unwrap_or(1);
-        // A rank that did not call was told nothing.
-        let called = |(rank, _): &(u32, &Vec<u8>)| !self.conduct.absent.contains(rank);
-        for (rank, expected) in (0..).zip(&self.expected).filter(called) {
-            let (first, second) = &self.buffers[self.turn];
-            let buffer = if self.in_place { first } else { second };
-            let at = buffer.addr(rank).0 + self.places(rank).1;
-            let mut got = vec![0; expected.len()];
-            self.cluster.npu(rank).read(wire::DeviceAddr(at), &mut got).map_err(driver)?;
-            if let Some(byte) = got.iter().zip(expected).position(|(got, expected)| got != expected) {
-                let first = byte / size * size;
-                let message = format!(
-                    "rank {rank}, element {}: got {:02x?}, expected {:02x?}",
-                    first / size,
-                    &got[first..(first + size).min(got.len())],
-                    &expected[first..(first + size).min(got.len())],
-                );
-                return Err(Error::new(ErrorCode::RESULT_WRONG, message));
-            }
-        }
-        Ok(())
     }
 }

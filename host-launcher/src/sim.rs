@@ -8,14 +8,16 @@
 //! What is simulated, and what is chance: `device_model::machine`. The same scenario gives the same events, and so the
 //! same [`Played::digest`], on every machine.
 
+mod course;
 mod many;
 mod play;
 mod scenario;
 mod soak;
 mod verdict;
 
-pub use many::{Totals, many, minimized};
+pub use course::Course;
+pub use many::{Totals, at_each_event, many, minimized};
 pub use play::play;
-pub use scenario::{FaultPlan, Limits, Scenario};
+pub use scenario::{FaultPlan, Given, Limits, Scenario};
 pub use soak::{Endurance, soak};
 pub use verdict::{Blame, Played, Verdict};

@@ -5,10 +5,13 @@ use core::time::Duration;
 use std::process::Command;
 use std::time::Instant;
 
-use host_launcher::faults::{Fault, KINDS};
-use host_launcher::sim::{Blame, FaultPlan, Limits, Played, Scenario, Verdict, many, play};
+use host_launcher::faults::{Fault, KINDS, cells};
+use host_launcher::sim::{
+    Blame, FaultPlan, Given, Limits, Played, Scenario, Verdict, at_each_event, many, play,
+};
 use serde_json::Value;
 use wire::ErrorCode;
+use wire::launch::{Algorithm, OpKind};
 
 fn given(faults: &[&str]) -> Limits {
     let faults = faults.iter().map(|fault| Fault::parse(fault).unwrap()).collect();
@@ -67,8 +70,12 @@ fn t24_a_missing_rank_is_named_at_the_deadline_of_two_virtual_minutes() {
                 "{}",
                 played.report
             );
-            let late = played.noticed.checked_sub(deadline);
-            assert!(late.is_some_and(|late| late < Duration::from_secs(1)), "{seed}: {:?}", played.noticed);
+            let late = played.course.noticed.checked_sub(deadline);
+            assert!(
+                late.is_some_and(|late| late < Duration::from_secs(1)),
+                "{seed}: {:?}",
+                played.course.noticed
+            );
             reported += 1;
         }
     }
@@ -118,12 +125,12 @@ fn an_abort_is_seen_by_every_wait_within_a_tenth_of_a_second() {
     let aborted: Vec<&Played> =
         played.iter().filter(|played| played.verdict == Verdict::Reported(ErrorCode::COMM_ABORTED)).collect();
     assert!(aborted.len() >= 30, "{}", aborted.len());
-    assert!(aborted.iter().all(|played| played.noticed <= Duration::from_millis(101)));
+    assert!(aborted.iter().all(|played| played.course.noticed <= Duration::from_millis(101)));
     // Also where everybody waits for somebody who is gone.
     let stuck = lives(&given(&["absent:rank=1", "abort:rank=0,us=500"]), 0..20);
     for played in stuck {
         assert_eq!(played.verdict, Verdict::Reported(ErrorCode::COMM_ABORTED), "{}", played.report);
-        assert!(played.noticed <= Duration::from_millis(101));
+        assert!(played.course.noticed <= Duration::from_millis(101));
     }
 }
 
@@ -329,5 +336,68 @@ fn faults_are_listed_and_a_seed_repeats() {
     assert_eq!((status, &line["seeds"], &line["failures"]), (0, &20.into(), &0.into()));
     for field in ["hangs", "silent_corruptions", "seeds_per_second"] {
         assert!(line[field].is_number(), "{field}");
+    }
+}
+
+/// A life for each fault in each operation and each of its phases: almost all strike it there, and none where that is said
+/// to be impossible.
+#[test]
+fn faults_strike_where_they_are_told_to() {
+    let all: Vec<_> = cells().collect();
+    let mut missed = Vec::new();
+    for cell in &all {
+        let fault = format!("{}@phase={}", cell.kind, cell.phase.name());
+        let op = OpKind::ALL.iter().copied().find(|op| op.name() == cell.op);
+        let limits = Limits { given: Given { op, ..Given::default() }, ..given(&[&fault]) };
+        let played = lives(&limits, 3..4);
+        let struck = played.iter().flat_map(|played| &played.course.cells);
+        assert!(struck.clone().all(|struck| all.contains(struck)), "{cell}: {struck:?}");
+        if !struck.clone().any(|struck| struck == cell) {
+            missed.push(cell.to_string());
+        }
+        for Played { blame, report, .. } in &played {
+            assert!(matches!(blame, Blame::Right | Blame::None), "{cell}: {report}");
+        }
+    }
+    assert!(
+        all.len() > 500 && missed.len() * 20 < all.len(),
+        "{} of {}: {missed:?}",
+        missed.len(),
+        all.len()
+    );
+}
+
+/// What strikes after an operation is found by the next one, or by nobody.
+#[test]
+fn a_kill_after_the_last_operation_leaves_nothing_taken_and_before_the_next_is_named() {
+    let limits = Limits { operations: Some(1), ..given(&["kill:rank=1@phase=teardown"]) };
+    let [mut right, mut named] = [0; 2];
+    for seed in 0..40 {
+        let scenario = Scenario::new(seed, &limits);
+        let played = play(&scenario);
+        if scenario.parts[0].times == 1 {
+            assert_eq!(played.verdict, Verdict::Right, "{seed}: {}", played.report);
+            right += 1;
+        } else {
+            assert!(matches!(played.verdict, Verdict::Reported(_)), "{seed}: {:?}", played.verdict);
+            assert_eq!(played.blame, Blame::Right, "{seed}: {}", played.report);
+            named += 1;
+        }
+    }
+    assert!(right > 5 && named > 10, "{right} right, {named} named");
+}
+
+/// A rank is killed behind every event of an operation: each time another thing of its kernel and its NPU is half done.
+#[test]
+fn a_rank_killed_behind_any_event_is_named() {
+    let given_ring = Given { op: Some(OpKind::AllReduce), algorithm: Some(Algorithm::Ring), life: Some(1) };
+    let limits = Limits { operations: Some(1), count: Some(5), given: given_ring, ..given(&["kill:rank=2"]) };
+    let totals = at_each_event(0..1, &limits, 2);
+    assert_eq!(totals.failures, 0, "{:?}", totals.first_failures);
+    assert_eq!(totals.blamed, totals.blamed_right, "{:?}", totals.first_misblamed);
+    assert!(totals.seeds > 300 && totals.blamed > 200, "{} events, {} named", totals.seeds, totals.blamed);
+    assert_eq!(totals.faults["kill"], totals.seeds);
+    for (phase, least) in [("before-doorbell", 100), ("in-flight", 100), ("completing", 1)] {
+        assert!(totals.cells[&format!("kill/all-reduce/{phase}")] >= least, "{phase}: {:?}", totals.cells);
     }
 }

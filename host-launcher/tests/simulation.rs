@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use host_launcher::faults::Fault;
-use host_launcher::sim::{FaultPlan, Limits, Scenario, Verdict, many, minimized, play, soak};
+use host_launcher::sim::{FaultPlan, Given, Limits, Scenario, Verdict, many, minimized, play, soak};
+use wire::launch::OpKind;
 
 #[test]
 fn without_faults_every_byte_is_right() {
@@ -35,6 +36,27 @@ fn what_is_fixed_leaves_the_rest_of_a_seed_as_it_was() {
         assert_eq!((fewer.ranks, fewer.parts[..].len()), (3, 1));
         assert_eq!(fewer.parts[0], free.parts[0]);
     }
+}
+
+/// One life, in many orders of everything that happens in it: the same bits each time, whether a graph is made or replayed.
+#[test]
+fn a_life_gives_the_same_bits_in_every_schedule() {
+    for life in [1, 2, 3, 4, 6, 8] {
+        let given = Given { op: Some(OpKind::AllReduce), life: Some(life), ..Given::default() };
+        let limits = Limits { operations: Some(1), given, ..Limits::default() };
+        let totals = many(0..40, &limits, 2, None, &|_| {});
+        assert_eq!((totals.right, totals.outputs.len()), (40, 1), "life {life}: {totals:?}");
+        let launches: u64 = totals.cache.values().sum();
+        let times = Scenario::new(0, &limits).parts[0].times;
+        assert_eq!(launches, 40 * times * u64::from(Scenario::new(9, &limits).ranks));
+    }
+    // What tells lives apart is not the schedule.
+    let of = |seed, life| {
+        let given = Given { op: Some(OpKind::AllReduce), life: Some(life), ..Given::default() };
+        play(&Scenario::new(seed, &Limits { operations: Some(1), given, ..Limits::default() }))
+    };
+    assert_ne!(of(0, 1).digest, of(1, 1).digest, "another order");
+    assert_ne!(of(0, 1).course.outputs, of(0, 2).course.outputs, "another life");
 }
 
 #[test]

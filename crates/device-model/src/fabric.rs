@@ -268,6 +268,12 @@ impl Fabric {
         self.simulation().map_or(0, Simulation::digest)
     }
 
+    /// Returns how many events a simulation has had so far; 0 where nothing is simulated.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.simulation().map_or(0, Simulation::events)
+    }
+
     /// Returns whether faults have given one notify a signal too many and also one too few. A notify is one bit: what its
     /// device sees of the two is what it sees where neither happened.
     #[must_use]

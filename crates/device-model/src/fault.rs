@@ -26,6 +26,46 @@ pub enum Fault {
     },
     /// Something goes wrong at a task.
     At(When, Mishap),
+    /// The NPU dies now, AI CPU and all.
+    Kill,
+    /// NPU and AI CPU stand still from now on for a while.
+    Pause(Duration),
+    /// From now on every task takes that much longer.
+    Slow(Duration),
+    /// The link to another NPU is cut now, in both directions.
+    CutLink {
+        /// The other NPU.
+        peer: u32,
+    },
+}
+
+/// Where an operation stands on a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Its NPU has not been told of any task: no doorbell of the operation has reached it.
+    BeforeDoorbell,
+    /// Its NPU has been told of some, and has not come to the record of the done notify.
+    InFlight,
+    /// Everything is executed but that record, or that too, and the host has not collected it.
+    Completing,
+    /// The host has collected it: what follows is the next operation, or the end of the communicator.
+    Teardown,
+}
+
+impl Phase {
+    /// Every phase, in their order.
+    pub const ALL: [Self; 4] = [Self::BeforeDoorbell, Self::InFlight, Self::Completing, Self::Teardown];
+
+    /// Returns the name users type.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BeforeDoorbell => "before-doorbell",
+            Self::InFlight => "in-flight",
+            Self::Completing => "completing",
+            Self::Teardown => "teardown",
+        }
+    }
 }
 
 /// A task of an NPU. What is `None` matches every task that the [`Mishap`] can happen to.
@@ -39,6 +79,8 @@ pub struct When {
     pub task: Option<u32>,
     /// Peer.
     pub peer: Option<u16>,
+    /// Where the operation stands when the task is struck.
+    pub phase: Option<Phase>,
     /// How many tasks that match are spared first.
     pub spared: u32,
 }
@@ -105,8 +147,8 @@ pub enum FalseHead {
 }
 
 impl When {
-    /// Returns whether a task is meant, except for those to be spared.
-    pub(crate) fn means(&self, task: &Sqe) -> bool {
+    /// Returns whether a task is meant for a mishap, except for those to be spared.
+    pub(crate) fn means(&self, mishap: &Mishap, task: &Sqe) -> bool {
         // CAST: the halves of a task id.
         #[expect(clippy::cast_possible_truncation, reason = "the low half is the task")]
         let (operation, number) = ((task.task >> 32) as u32, task.task as u32);
@@ -115,10 +157,22 @@ impl When {
             && fits(self.task, number)
             && fits(self.step.map(u32::from), u32::from(task.step))
             && fits(self.peer.map(u32::from), u32::from(task.peer))
+            && self.phase.is_none_or(|phase| phase == mishap.phase_at(task))
     }
 }
 
 impl Mishap {
+    /// Returns where the operation of a task stands when this strikes the task, which is not executed yet. A lost doorbell
+    /// is one of a phase before: without that of its first task an NPU does not know of an operation.
+    pub(crate) const fn phase_at(&self, task: &Sqe) -> Phase {
+        const NUMBER: u64 = 0xffff_ffff;
+        match self {
+            Self::LoseDoorbell if task.task & NUMBER == 0 => Phase::BeforeDoorbell,
+            _ if task.opcode == Sqe::RECORD_HOST => Phase::Completing,
+            _ => Phase::InFlight,
+        }
+    }
+
     /// Returns whether this can happen to a task: a submission entry or a work request, whose labels, opcode and flags
     /// lie at the same places.
     pub(crate) fn can_happen_to(&self, task: &Sqe) -> bool {
@@ -145,21 +199,36 @@ impl Mishap {
 mod tests {
     use wire::{Sqe, SqeFlags, Wqe};
 
-    use super::{Mishap, When};
+    use super::{Mishap, Phase, When};
 
     #[test]
     fn a_task_is_meant_when_everything_given_fits() {
         let task = Sqe { task: 7 << 32 | 9, step: 3, peer: 5, ..Sqe::default() };
-        let exact = When { operation: Some(7), step: Some(3), task: Some(9), peer: Some(5), spared: 4 };
-        assert!(exact.means(&task) && When::default().means(&task));
+        let exact =
+            When { operation: Some(7), step: Some(3), task: Some(9), peer: Some(5), spared: 4, phase: None };
+        let means = |when: When| when.means(&Mishap::Kill, &task);
+        assert!(means(exact) && means(When::default()));
         for other in [
             When { operation: Some(9), ..exact },
             When { step: Some(2), ..exact },
             When { task: Some(7), ..exact },
             When { peer: Some(0), ..exact },
         ] {
-            assert!(!other.means(&task), "{other:?}");
+            assert!(!means(other), "{other:?}");
         }
+    }
+
+    #[test]
+    fn the_phase_of_a_task_is_that_of_its_operation_when_it_is_struck() {
+        let task = |number: u64, opcode| Sqe { task: 7 << 32 | number, opcode, ..Sqe::default() };
+        let first = task(0, Sqe::WAIT);
+        assert_eq!(Mishap::LoseDoorbell.phase_at(&first), Phase::BeforeDoorbell);
+        assert_eq!(Mishap::Kill.phase_at(&first), Phase::InFlight);
+        assert_eq!(Mishap::LoseDoorbell.phase_at(&task(1, Sqe::COPY)), Phase::InFlight);
+        let done = task(9, Sqe::RECORD_HOST);
+        assert_eq!(Mishap::LoseDoorbell.phase_at(&done), Phase::Completing);
+        let completing = When { phase: Some(Phase::Completing), ..When::default() };
+        assert!(completing.means(&Mishap::Kill, &done) && !completing.means(&Mishap::Kill, &first));
     }
 
     #[test]

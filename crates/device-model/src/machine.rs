@@ -23,7 +23,7 @@ use wire::Cqe;
 use crate::counters::Counters;
 use crate::engine::Pending;
 use crate::fabric::Fabric;
-use crate::fault::Fault;
+use crate::fault::{Fault, Mishap, Phase};
 use crew::{Crew, Shift};
 use idle::Idle;
 use steps::Steps;
@@ -205,6 +205,12 @@ impl Machine {
     /// Puts a fault into an NPU.
     pub fn inject(&self, npu: u32, fault: Fault) {
         self.unit(npu).engine.inject(fault);
+    }
+
+    /// Returns the mishaps that have struck tasks of an NPU since the last call, and where their operations stood.
+    #[must_use]
+    pub fn take_struck(&self, npu: u32) -> Vec<(Mishap, Phase)> {
+        self.unit(npu).engine.take_struck()
     }
 
     /// Makes a stopped NPU execute again. A queue whose task stopped it is dead until its slot is taken anew; all

@@ -26,7 +26,8 @@ pub(crate) struct Simulation {
     air: Mutex<Air>,
     /// The store buffer of each NPU's AI CPU.
     stores: Box<[Mutex<StoreBuffer>]>,
-    digest: Mutex<u64>,
+    /// Number of events, and their digest.
+    events: Mutex<(u64, u64)>,
 }
 
 /// Locks what only one thread uses: a panic elsewhere left it whole.
@@ -41,7 +42,7 @@ impl Simulation {
             dice: Mutex::new(Rng::with_seed(seed)),
             air: Mutex::default(),
             stores: (0..npus).map(|_| Mutex::default()).collect(),
-            digest: Mutex::new(seed),
+            events: Mutex::new((0, seed)),
         }
     }
 
@@ -64,7 +65,9 @@ impl Simulation {
 
     /// Notes an event: what, where, and a number that says more.
     pub(crate) fn note(&self, what: u64, npu: u32, detail: u64) {
-        let mut digest = lock(&self.digest);
+        let mut events = lock(&self.events);
+        let (count, digest) = &mut *events;
+        *count += 1;
         for word in [what << 32 | u64::from(npu), detail, self.clock.now_ns()] {
             *digest = wire::digest::with(*digest, word);
         }
@@ -72,7 +75,12 @@ impl Simulation {
 
     /// Returns a number that depends on every event so far, and its time.
     pub(crate) fn digest(&self) -> u64 {
-        *lock(&self.digest)
+        lock(&self.events).1
+    }
+
+    /// Returns how many events there have been.
+    pub(crate) fn events(&self) -> u64 {
+        lock(&self.events).0
     }
 
     /// Returns whether no signal is under way, and no store of an NPU that lives: those of a dead one never arrive.

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use device_model::fault::{FalseCompletion, FalseHead};
-use serde::Serialize;
+use device_model::fault::{FalseCompletion, FalseHead, Phase};
+use serde::{Serialize, Serializer};
 use wire::ErrorCode;
 
 use super::{Argument, Kind};
@@ -17,10 +17,17 @@ pub struct KindInfo {
     pub settings: &'static str,
     /// Whether it happens at a task, which `@…` chooses.
     pub at_task: bool,
+    /// In which phases of an operation it can strike.
+    #[serde(serialize_with = "names")]
+    pub phases: &'static [Phase],
     /// What happens.
     pub what: &'static str,
     /// How it is noticed.
     pub noticed: &'static str,
+}
+
+fn names<S: Serializer>(phases: &&[Phase], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(phases.iter().map(|phase| phase.name()))
 }
 
 /// All kinds.
@@ -29,6 +36,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "kill",
         settings: "",
         at_task: true,
+        phases: &Phase::ALL,
         what: "the NPU of the rank dies, AI CPU and all",
         noticed: "at the deadline: the rank does not execute",
     },
@@ -36,6 +44,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "pause",
         settings: "us=100000",
         at_task: true,
+        phases: &Phase::ALL,
         what: "NPU and AI CPU of the rank stand still for that many microseconds",
         noticed: "not at all, unless it lasts beyond the deadline",
     },
@@ -43,6 +52,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "slow",
         settings: "us=100",
         at_task: true,
+        phases: &Phase::ALL,
         what: "from the task on, every task of the rank takes that many microseconds more",
         noticed: "not at all, unless the operation lasts beyond the deadline: then as slow, not as dead",
     },
@@ -50,6 +60,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "drop-notify",
         settings: "",
         at_task: true,
+        phases: &[Phase::InFlight],
         what: "a signal that the rank sends is lost",
         noticed: "at the deadline: sent and not got",
     },
@@ -57,6 +68,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "duplicate-notify",
         settings: "us=10",
         at_task: true,
+        phases: &[Phase::InFlight],
         what: "a signal that the rank sends comes a second time, that many microseconds later",
         noticed: "by a signal that nobody has waited for, or as one recorded twice",
     },
@@ -64,6 +76,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "lose-doorbell",
         settings: "",
         at_task: true,
+        phases: &[Phase::BeforeDoorbell, Phase::InFlight, Phase::Completing],
         what: "the doorbell that announced the task is lost",
         noticed: "not at all: it is rung again after 1 s or half the deadline; lost twice, at the deadline",
     },
@@ -71,6 +84,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "fail",
         settings: "code=5203",
         at_task: true,
+        phases: &[Phase::InFlight, Phase::Completing],
         what: "the task fails with that code",
         noticed: "at once, by its completion",
     },
@@ -78,6 +92,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "flip-bit",
         settings: "bit=0,silent=0",
         at_task: true,
+        phases: &[Phase::InFlight],
         what: "a bit is wrong where the task has moved bytes to; silent: behind the check code of the link",
         noticed: "at once, by the check code of the link; silent: by nobody but who compares the result",
     },
@@ -85,6 +100,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "cut-link",
         settings: "",
         at_task: true,
+        phases: &Phase::ALL,
         what: "the link to the task's peer is cut, in both directions",
         noticed: "at once, by the completion of the next task that needs it",
     },
@@ -92,6 +108,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "completion",
         settings: "what=lost",
         at_task: true,
+        phases: &[Phase::Completing],
         what: "the completion that the task reports is lost, comes twice, or behind one that is old or bogus",
         noticed: "not at all: nothing waits for a completion, and one that nobody has asked for is counted and left",
     },
@@ -99,6 +116,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "head",
         settings: "what=frozen",
         at_task: true,
+        phases: &[Phase::InFlight, Phase::Completing],
         what: "the head of the task's queue stays frozen, or is once published beyond all entries or going back",
         noticed: "once the kernel needs the room: frozen, at the deadline; beyond or back, at once",
     },
@@ -106,6 +124,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "garble",
         settings: "bit=320",
         at_task: true,
+        phases: &[Phase::InFlight, Phase::Completing],
         what: "that bit of the task's ring entry is wrong, as if a neighbour had written there (320 to 383: its tokens)",
         noticed: "at once where the entry means nothing then, or names no memory; else as what it means",
     },
@@ -113,6 +132,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "mismatch",
         settings: "what=count",
         at_task: false,
+        phases: &[Phase::BeforeDoorbell],
         what: "the rank launches with another count, dtype or reduce than the others",
         noticed: "when the operation is done, or at the deadline: ranks differ",
     },
@@ -120,6 +140,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "absent",
         settings: "",
         at_task: false,
+        phases: &[Phase::BeforeDoorbell],
         what: "the rank does not launch the operation",
         noticed: "at the deadline: not started",
     },
@@ -127,6 +148,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "abort",
         settings: "us=10",
         at_task: false,
+        phases: &Phase::ALL,
         what: "the host aborts the communicator, that many microseconds after the launches; the rank does not matter",
         noticed: "by every rank, at once",
     },
@@ -134,6 +156,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "suspend",
         settings: "us=10",
         at_task: false,
+        phases: &Phase::ALL,
         what: "the host suspends the communicator, that many microseconds after the launches, resumes it and repeats",
         noticed: "not at all",
     },
@@ -141,6 +164,7 @@ pub const KINDS: &[KindInfo] = &[
         name: "exhaust",
         settings: "nth=1",
         at_task: false,
+        phases: &[Phase::BeforeDoorbell],
         what: "the driver of the rank finds no memory at the n-th request",
         noticed: "at once, by the call that needs it; nothing stays taken",
     },
@@ -169,6 +193,12 @@ impl Kind {
             Self::Suspend(_) => "suspend",
             Self::Exhaust(_) => "exhaust",
         }
+    }
+
+    /// Returns what users are told of it.
+    #[must_use]
+    pub fn info(self) -> Option<&'static KindInfo> {
+        KINDS.iter().find(|info| info.name == self.name())
     }
 
     /// Returns the kind of that name with the settings that [`KINDS`] gives as default.

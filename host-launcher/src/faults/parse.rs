@@ -5,11 +5,12 @@ use core::time::Duration;
 
 use wire::ErrorCode;
 
-use super::{Argument, COMPLETIONS, Fault, HEADS, KINDS, Kind};
-use device_model::fault::When;
+use super::{Argument, COMPLETIONS, Fault, HEADS, KINDS, Kind, Moment};
+use device_model::fault::{Phase, When};
 
 impl Fault {
-    /// Reads a fault: `KIND[:setting=value,…][@operation=…,step=…,task=…,peer=…,nth=…]`.
+    /// Reads a fault: `KIND[:setting=value,…][@operation=…,step=…,task=…,peer=…,nth=…]`, or
+    /// `[@phase=…]`, `[@event=…]` behind the settings.
     ///
     /// # Errors
     /// What is wrong, and what is possible.
@@ -20,17 +21,37 @@ impl Fault {
             let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
             format!("no fault is named {name:?}; there are {}", names.join(", "))
         })?;
-        let mut fault = Self { rank: None, kind, when: When::default() };
+        let mut fault = Self { rank: None, kind, when: When::default(), at: None };
         for (key, value) in settings.into_iter().flat_map(pairs) {
             fault.set(key, value)?;
-        }
-        if at.is_some() && KINDS.iter().any(|kind| kind.name == name && !kind.at_task) {
-            return Err(format!("{name} happens at no task, so it takes no @"));
         }
         for (key, value) in at.into_iter().flat_map(pairs) {
             fault.set_place(key, value)?;
         }
+        fault.check_place()?;
         Ok(fault)
+    }
+
+    /// Refuses a place where this kind never strikes.
+    fn check_place(&self) -> Result<(), String> {
+        let (name, info) = (self.kind.name(), self.kind.info());
+        let peer = When { peer: self.when.peer, ..When::default() };
+        let at_task = info.is_some_and(|info| info.at_task);
+        match self.at {
+            None if self.when != When::default() && !at_task => {
+                Err(format!("{name} happens at no task, so it takes no such @"))
+            }
+            Some(Moment::Phase(phase)) if info.is_none_or(|info| !info.phases.contains(&phase)) => {
+                Err(format!("{name} never strikes in the phase {}", phase.name()))
+            }
+            Some(Moment::Event(_)) if self.kind.is_of_the_host() || !self.kind.needs_no_task() => {
+                Err(format!("{name} happens at no event"))
+            }
+            Some(_) if self.kind.needs_no_task() && self.when != peer => {
+                Err(format!("{name}: a phase or an event is a moment, and needs no task"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
@@ -74,7 +95,9 @@ impl Fault {
             "task" => when.task = Some(number(key, value)?),
             "peer" => when.peer = Some(number(key, value)?),
             "nth" => when.spared = number::<u32>(key, value)?.saturating_sub(1),
-            _ => return Err(format!("@{key}: expected operation, step, task, peer or nth")),
+            "phase" => self.at = Some(Moment::Phase(phase(value)?)),
+            "event" => self.at = Some(Moment::Event(number(key, value)?)),
+            _ => return Err(format!("@{key}: expected operation, step, task, peer, nth, phase or event")),
         }
         Ok(())
     }
@@ -90,6 +113,11 @@ fn named<T: Copy>(table: &[(&str, T)], value: &str) -> Result<T, String> {
         let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
         format!("what={value}: expected {}", names.join(", "))
     })
+}
+
+fn phase(value: &str) -> Result<Phase, String> {
+    let named = Phase::ALL.into_iter().find(|phase| phase.name() == value);
+    named.ok_or_else(|| format!("phase={value}: expected {}", Phase::ALL.map(Phase::name).join(", ")))
 }
 
 fn number<T: FromStr>(key: &str, value: &str) -> Result<T, String> {
@@ -121,6 +149,11 @@ mod tests {
             "abort:rank=0,us=3",
             "suspend:rank=0,us=300",
             "exhaust:rank=0,nth=3",
+            "kill:rank=0@phase=teardown",
+            "cut-link:rank=0@peer=2,phase=completing",
+            "fail:rank=0,code=5203@nth=2,phase=in-flight",
+            "abort:rank=0,us=10@phase=before-doorbell",
+            "pause:rank=0,us=7@event=33",
         ] {
             let text = text.replace("pause:us", "pause:rank=9,us");
             assert_eq!(Fault::parse(&text).unwrap().to_string(), text);
@@ -149,7 +182,13 @@ mod tests {
             ("mismatch:what=root", "expected count, dtype or reduce"),
             ("head:what=lost", "expected frozen, beyond, back"),
             ("garble:bit=x", "expected a number"),
-            ("absent@step=1", "takes no @"),
+            ("absent@step=1", "takes no such @"),
+            ("flip-bit@phase=completing", "flip-bit never strikes in the phase completing"),
+            ("absent@phase=in-flight", "never strikes in the phase in-flight"),
+            ("kill@phase=late", "expected before-doorbell, in-flight, completing, teardown"),
+            ("kill@phase=teardown,nth=2", "needs no task"),
+            ("fail@event=3", "fail happens at no event"),
+            ("abort@event=3", "abort happens at no event"),
         ] {
             let error = Fault::parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");

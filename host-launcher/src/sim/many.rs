@@ -1,9 +1,9 @@
 //! Many seeds, and the shortest command for one that fails.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::play::play;
 use super::scenario::{Limits, Scenario};
 use super::verdict::{Blame, Played, Verdict};
+use crate::faults::Moment;
 
 /// What became of many seeds.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -49,6 +50,12 @@ pub struct Totals {
     pub digest: u64,
     /// Faults put in, by kind.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Scenarios in which a fault struck an operation in a phase, by [`Cell`](crate::faults::Cell).
+    pub cells: BTreeMap<String, u64>,
+    /// What the cache of a kernel did, by name, for each launch that was carried out.
+    pub cache: BTreeMap<&'static str, u64>,
+    /// Digests of the outputs of one life: of each operation one, whatever the schedule. At most ten.
+    pub outputs: BTreeSet<(usize, u64)>,
     /// Longest time from the start of a failed call to its report, virtual seconds.
     pub slowest_notice_s: f64,
     /// Time it took, seconds.
@@ -71,6 +78,15 @@ impl Totals {
         self.digest = self.digest.wrapping_add(played.digest) & ((1 << 53) - 1);
         for fault in &scenario.faults {
             *self.faults.entry(fault.kind.name()).or_default() += 1;
+        }
+        for cell in &played.course.cells {
+            *self.cells.entry(cell.to_string()).or_default() += 1;
+        }
+        for (outcome, count) in &played.course.cache {
+            *self.cache.entry(outcome).or_default() += count;
+        }
+        if scenario.given.life.is_some() {
+            self.outputs.extend(played.course.outputs.iter().copied());
         }
         match &played.verdict {
             Verdict::Right => self.right += 1,
@@ -96,7 +112,7 @@ impl Totals {
                 self.blamed_several += 1;
                 self.blamed_one_of_several += right;
             }
-            self.slowest_notice_s = self.slowest_notice_s.max(played.noticed.as_secs_f64());
+            self.slowest_notice_s = self.slowest_notice_s.max(played.course.noticed.as_secs_f64());
         }
         if matches!(played.blame, Blame::Wrong | Blame::FalseDeath) {
             self.first_misblamed.push((scenario.seed, format!("{scenario}\n{}", played.report)));
@@ -129,6 +145,13 @@ impl Totals {
         for (kind, count) in other.faults {
             *self.faults.entry(kind).or_default() += count;
         }
+        for (cell, count) in other.cells {
+            *self.cells.entry(cell).or_default() += count;
+        }
+        for (outcome, count) in other.cache {
+            *self.cache.entry(outcome).or_default() += count;
+        }
+        self.outputs.extend(other.outputs);
         self.slowest_notice_s = self.slowest_notice_s.max(other.slowest_notice_s);
         self.first_failures.extend(other.first_failures);
         self.first_misblamed.extend(other.first_misblamed);
@@ -141,6 +164,9 @@ impl Totals {
                 list.sort();
                 list.truncate(KEPT);
             }
+        }
+        while self.outputs.len() > KEPT {
+            self.outputs.pop_last();
         }
     }
 }
@@ -182,7 +208,44 @@ pub fn many(
         }
         work();
     });
-    let mut totals = totals.into_inner().unwrap_or_default();
+    finish(totals.into_inner().unwrap_or_default(), started, threads)
+}
+
+/// Plays a range of seeds with the fault at event 1, 2, 3 and so on of the operation, as long as it has events.
+pub fn at_each_event(seeds: Range<u64>, limits: &Limits, threads: usize) -> Totals {
+    let started = Instant::now();
+    let totals = Mutex::new(Totals::default());
+    let threads = threads.max(1);
+    for seed in seeds {
+        let (next, ended) = (AtomicU64::new(1), AtomicBool::new(false));
+        let work = || {
+            let mut own = Totals::default();
+            while !ended.load(Ordering::Relaxed) {
+                let event = next.fetch_add(1, Ordering::Relaxed);
+                let mut scenario = Scenario::new(seed, limits);
+                scenario.faults.iter_mut().for_each(|fault| fault.at = Some(Moment::Event(event)));
+                let played = play(&scenario);
+                if played.course.cells.is_empty() {
+                    ended.store(true, Ordering::Relaxed);
+                } else {
+                    own.count(&scenario, &played);
+                }
+            }
+            if let Ok(mut totals) = totals.lock() {
+                totals.add(own);
+            }
+        };
+        thread::scope(|scope| {
+            (1..threads).for_each(|_| {
+                scope.spawn(work);
+            });
+            work();
+        });
+    }
+    finish(totals.into_inner().unwrap_or_default(), started, threads)
+}
+
+fn finish(mut totals: Totals, started: Instant, threads: usize) -> Totals {
     totals.elapsed_s = started.elapsed().as_secs_f64();
     totals.seeds_per_second = totals.seeds as f64 / totals.elapsed_s.max(1e-9) / threads as f64;
     totals.first_failures.sort();
@@ -217,7 +280,8 @@ fn smaller(scenario: &Scenario) -> Vec<Scenario> {
         Scenario { parts, ranks, devices_per_server, ..scenario.clone() }
     };
     let count = scenario.parts.iter().map(|part| part.operation.count).max().unwrap_or(0);
-    let limits = Limits { ranks: Some(scenario.ranks), count: Some(count), ..Limits::default() };
+    let given = scenario.given;
+    let limits = Limits { ranks: Some(scenario.ranks), count: Some(count), given, ..Limits::default() };
     let operations = scenario.parts.len();
     let limits = Limits { operations: Some(operations), ..limits };
     if operations > 1 {

@@ -5,10 +5,12 @@ use core::time::Duration;
 use std::panic::catch_unwind;
 
 use device_model::driver::Usage;
+use device_model::fault::Phase;
 use fastrand::Rng;
 use wire::ErrorCode;
 use wire::launch::CacheMode;
 
+use super::course::Course;
 use super::scenario::{Part, Scenario};
 use super::verdict::{Blame, Played, Verdict};
 use crate::cluster::Cluster;
@@ -34,9 +36,9 @@ pub fn play(scenario: &Scenario) -> Played {
         verdict,
         blame: Blame::None,
         report: String::new(),
-        noticed: Duration::ZERO,
         lasted: Duration::ZERO,
         digest: 0,
+        course: Course::default(),
     };
     match catch_unwind(AssertUnwindSafe(|| stage(scenario))) {
         Ok(Ok(played)) => played,
@@ -49,13 +51,6 @@ pub fn play(scenario: &Scenario) -> Played {
     }
 }
 
-/// How the operations of a scenario went.
-struct Course {
-    failure: Option<Error>,
-    /// How long the last step took, its report included.
-    noticed: Duration,
-}
-
 fn stage(scenario: &Scenario) -> Result<Played> {
     let mut scenario = scenario.clone();
     let topology = Topology::new(&RankTable::uniform(scenario.ranks, scenario.devices_per_server)?);
@@ -65,7 +60,8 @@ fn stage(scenario: &Scenario) -> Result<Played> {
     let cluster = Cluster::simulate(topology, memory, scenario.seed)?;
     let start = cluster.clock().now();
     let before = usage(&cluster);
-    let Course { failure, noticed } = perform(&cluster, &scenario);
+    let (failure, course) = perform(&cluster, &scenario);
+    let noticed = course.noticed;
     let failed_at = failure.as_ref();
     let aborted = failed_at.is_some_and(|error| error.code() == ErrorCode::COMM_ABORTED);
     let deadline = if aborted { abort_limit(&scenario.faults) } else { scenario.timeout + SLACK };
@@ -90,16 +86,17 @@ fn stage(scenario: &Scenario) -> Result<Played> {
         verdict,
         blame,
         report: failure.map(|error| error.to_string()).unwrap_or_default(),
-        noticed,
         lasted: cluster.clock().since(start),
         digest: cluster.npu(0).fabric().event_digest(),
+        course,
     })
 }
 
 /// Returns how long a call that is aborted may take at most, from its launches on.
 fn abort_limit(faults: &[Fault]) -> Duration {
     let after = faults.iter().filter_map(|fault| match fault.kind {
-        Kind::Abort(after) => Some(after),
+        // Of a phase, which is waited for a while.
+        Kind::Abort(after) => Some(if fault.at.is_some() { Duration::from_millis(10) } else { after }),
         _ => None,
     });
     // The launches themselves, one rank after another, come before.
@@ -124,34 +121,43 @@ pub(super) fn config(scenario: &Scenario, cache: CacheMode) -> Config {
     }
 }
 
-/// Carries the parts out on one communicator, and destroys it.
-fn perform(cluster: &Cluster, scenario: &Scenario) -> Course {
+/// Carries the parts out on one communicator, and destroys it. Returns what failed.
+fn perform(cluster: &Cluster, scenario: &Scenario) -> (Option<Error>, Course) {
     let mut conduct = Conduct { dice: Some(Rng::with_seed(scenario.seed ^ 0x5eed)), ..Conduct::default() };
     for fault in &scenario.faults {
         fault.apply(cluster, &mut conduct);
     }
-    let mut noticed = Duration::ZERO;
+    let kinds: Vec<Kind> = scenario.faults.iter().map(|fault| fault.kind).collect();
+    let exhaustible = kinds.iter().copied().find(|kind| matches!(kind, Kind::Exhaust(_)));
+    let mut course = Course::default();
     let mut go = || -> Result<()> {
         let mut comm = Communicator::create(cluster, config(scenario, scenario.cache))?;
-        for part in &scenario.parts {
-            comm = carry_out(cluster, comm, scenario.seed, part, &conduct, &mut noticed)?;
-            // What interrupts the first operation leaves the others alone.
-            conduct.interruption = None;
+        for (number, part) in scenario.parts.iter().enumerate() {
+            let dice = conduct.dice.clone();
+            let done =
+                carry_out(cluster, comm, (scenario.payload(), number), part, &mut conduct, &mut course);
+            let full = |error: &Error| error.code() == ErrorCode::DEVICE_MEMORY_FULL;
+            if done.as_ref().is_err_and(full) {
+                // The driver has refused it: resources of an operation are made before it is launched.
+                conduct.struck.extend(exhaustible.map(|kind| (kind, Phase::BeforeDoorbell)));
+            }
+            course.note_struck(cluster, part.operation.op, &kinds, &mut conduct);
+            comm = done?;
+            conduct.dice = dice;
         }
         comm.destroy()
     };
-    let failure = go().err();
-    Course { failure, noticed }
+    (go().err(), course)
 }
 
 /// Carries one part out and returns the communicator; after a failure it has been destroyed.
 pub(super) fn carry_out<'c>(
     cluster: &'c Cluster,
     comm: Communicator<'c>,
-    seed: u64,
+    (seed, number): (u64, usize),
     part: &Part,
-    conduct: &Conduct,
-    noticed: &mut Duration,
+    conduct: &mut Conduct,
+    course: &mut Course,
 ) -> Result<Communicator<'c>> {
     let Part { operation, in_place, times } = part.clone();
     let chunk = match comm.chunk_elements(&operation, in_place) {
@@ -160,16 +166,21 @@ pub(super) fn carry_out<'c>(
     };
     let setup = Setup { chunk, seed, in_place, buffers: 1, capture: 0 };
     let mut run = Run::prepare(cluster, comm, operation, &setup)?;
-    run.behave(conduct.clone());
+    run.behave(core::mem::take(conduct));
     for _ in 0..times {
         let start = cluster.clock().now();
         let step = run.step();
-        *noticed = cluster.clock().since(start);
-        if let Err(error) = step {
-            // A process that fails here still has to be able to go on: what it gives back first is the communicator.
-            return run.abandon().and(Err(error));
+        course.noticed = cluster.clock().since(start);
+        match step.and_then(|(_, completed)| Ok((completed, run.outputs()?))) {
+            Ok((completed, outputs)) => course.note_step(number, &completed, outputs),
+            Err(error) => {
+                *conduct = run.conduct().clone();
+                // A process that fails here still has to be able to go on: what it gives back first is the communicator.
+                return run.abandon().and(Err(error));
+            }
         }
     }
+    *conduct = run.conduct().clone();
     run.end()
 }
 
@@ -227,10 +238,9 @@ fn aftermath(cluster: &Cluster, scenario: &Scenario, before: Vec<Usage>, failed:
         return None;
     }
     let part = Part { times: 1, ..scenario.parts.first()?.clone() };
-    let conduct = Conduct::default();
-    let mut noticed = Duration::ZERO;
+    let (mut conduct, mut course) = Default::default();
     let again = Communicator::create(cluster, config(scenario, CacheMode::On))
-        .and_then(|comm| carry_out(cluster, comm, !scenario.seed, &part, &conduct, &mut noticed))
+        .and_then(|comm| carry_out(cluster, comm, (!scenario.payload(), 0), &part, &mut conduct, &mut course))
         .and_then(Communicator::destroy);
     again.err().map(|error| format!("a new communicator: {error}"))
 }

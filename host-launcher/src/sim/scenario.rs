@@ -24,6 +24,17 @@ pub enum FaultPlan {
     Given(Vec<Fault>),
 }
 
+/// What the caller fixes of the operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// What each of them is.
+    pub op: Option<OpKind>,
+    /// Their algorithm, of those that have it.
+    pub algorithm: Option<Algorithm>,
+    /// The seed of everything but the schedule: with it a seed says in which order the parties of one life do what they do.
+    pub life: Option<u64>,
+}
+
 /// What the caller fixes of a scenario; the seed chooses the rest, and chooses it the same whatever is fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -33,6 +44,8 @@ pub struct Limits {
     pub operations: Option<usize>,
     /// Elements per rank, at most.
     pub count: Option<u64>,
+    /// What the operations are.
+    pub given: Given,
     /// Faults.
     pub faults: FaultPlan,
     /// Deadline of an operation, virtual time.
@@ -42,7 +55,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let faults = FaultPlan::Given(Vec::new());
-        Self { ranks: None, operations: None, count: None, faults, timeout: Duration::from_secs(1) }
+        let given = Given::default();
+        Self { ranks: None, operations: None, count: None, given, faults, timeout: Duration::from_secs(1) }
     }
 }
 
@@ -62,6 +76,8 @@ pub struct Part {
 pub struct Scenario {
     /// Seed of everything that happens in it.
     pub seed: u64,
+    /// What was fixed of it.
+    pub given: Given,
     /// Ranks.
     pub ranks: u32,
     /// Devices per server: fewer than ranks means several servers.
@@ -95,22 +111,30 @@ impl Scenario {
     /// Returns what a seed means within limits.
     #[must_use]
     pub fn new(seed: u64, limits: &Limits) -> Self {
-        let mut world = dice(seed, About::World);
+        let given = limits.given;
+        let life = given.life.unwrap_or(seed);
+        let mut world = dice(life, About::World);
         let (seeded, several) = (world.u32(2..=6), world.u8(..4) == 0);
         let ranks = limits.ranks.unwrap_or(seeded);
         let devices_per_server = if several { ranks.div_ceil(2).max(1) } else { ranks };
         let cache = if world.u8(..4) == 0 { CacheMode::Off } else { CacheMode::On };
         let queue_depth = 1 << world.u32(2..=8);
-        let mut choice = dice(seed, About::Parts);
-        let mut parts: Vec<Part> =
-            (0..choice.usize(1..=3)).map(|_| part(&mut choice, limits.count)).collect();
+        let mut choice = dice(life, About::Parts);
+        let mut parts: Vec<Part> = (0..choice.usize(1..=3)).map(|_| part(&mut choice, limits)).collect();
         parts.truncate(limits.operations.unwrap_or(usize::MAX).max(1));
         let mut places = dice(seed, About::Places);
         let faults = match &limits.faults {
             FaultPlan::Given(faults) => faults.iter().map(|fault| fault.placed(ranks, &mut places)).collect(),
             FaultPlan::Seeded(most) => faults(&mut dice(seed, About::Faults), *most, ranks),
         };
-        Self { seed, ranks, devices_per_server, queue_depth, cache, parts, faults, timeout: limits.timeout }
+        let timeout = limits.timeout;
+        Self { seed, given, ranks, devices_per_server, queue_depth, cache, parts, faults, timeout }
+    }
+
+    /// Returns the seed of what the ranks bring along.
+    #[must_use]
+    pub fn payload(&self) -> u64 {
+        self.given.life.unwrap_or(self.seed)
     }
 
     /// Makes of all parts what the ranks, their links and the operations allow: roots, counts, staging.
@@ -118,7 +142,9 @@ impl Scenario {
         for Part { operation, in_place, .. } in &mut self.parts {
             let op = operation.op;
             let traffic = Traffic::named(op.name());
-            let vector = traffic.and_then(|traffic| traffic.vector(self.seed, operation.count, self.ranks));
+            let vector = traffic.and_then(|traffic| {
+                traffic.vector(self.given.life.unwrap_or(self.seed), operation.count, self.ranks)
+            });
             if vector.is_some() || op == OpKind::Barrier {
                 operation.count = 0;
             }
@@ -140,11 +166,14 @@ impl Scenario {
 }
 
 /// Returns an operation with everything about it; every other one is an all-reduce.
-fn part(dice: &mut Rng, most: Option<u64>) -> Part {
+fn part(dice: &mut Rng, limits: &Limits) -> Part {
+    let Limits { count: most, given, .. } = limits;
     let op = if dice.bool() { OpKind::AllReduce } else { pick(dice, OpKind::ALL) };
+    let op = given.op.unwrap_or(op);
     let known: Vec<Algorithm> =
         Algorithm::ALL.iter().copied().filter(|algorithm| templates::exists(op, *algorithm)).collect();
     let algorithm = pick(dice, &known);
+    let algorithm = given.algorithm.filter(|algorithm| known.contains(algorithm)).unwrap_or(algorithm);
     let dtype =
         pick(dice, &[DataType::Fp32, DataType::Int32, DataType::Bf16, DataType::Int8, DataType::Int64]);
     let reduce = if op.reduces() { pick(dice, ReduceOp::ALL) } else { ReduceOp::Sum };
@@ -207,22 +236,26 @@ fn fault(dice: &mut Rng, ranks: u32) -> Fault {
         Kind::Mismatch(_) | Kind::Absent | Kind::Abort(_) | Kind::Suspend(_) | Kind::Exhaust(_) => {
             When::default()
         }
-        // One is reported by each chunk of an operation.
+        // One is reported by each operation.
         Kind::Completion(_) => When { spared: dice.u32(..4), ..When::default() },
         _ => {
             let reach = 1 << dice.u32(0..7);
             When { spared: dice.u32(..reach), ..When::default() }
         }
     };
-    Fault { rank: Some(dice.u32(..ranks)), kind, when }
+    Fault { rank: Some(dice.u32(..ranks)), kind, when, at: None }
 }
 
 /// Prints the command that plays it.
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.parts.iter().map(|part| part.operation.count).max().unwrap_or(0);
-        let Self { seed, ranks, parts, timeout, .. } = self;
+        let Self { seed, given, ranks, parts, timeout, .. } = self;
         write!(f, "aicpu-ts sim --seed {seed} --ranks {ranks} --operations {} --count {count}", parts.len())?;
+        let Given { op, algorithm, life } = given;
+        op.iter().try_for_each(|op| write!(f, " --op {op}"))?;
+        algorithm.iter().try_for_each(|algorithm| write!(f, " --algo {algorithm}"))?;
+        life.iter().try_for_each(|life| write!(f, " --life {life}"))?;
         if timeout.as_millis() != 1000 {
             write!(f, " --timeout {}", timeout.as_millis())?;
         }

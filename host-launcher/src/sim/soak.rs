@@ -16,6 +16,7 @@ use wire::launch::{Algorithm, CacheMode, OpKind, Staging};
 use wire::npu::TAILS;
 use wire::{DataType, ErrorCode, ReduceOp};
 
+use super::course::Course;
 use super::play::{SCRATCH, carry_out, config};
 use super::scenario::{FaultPlan, Limits, Part, Scenario};
 use crate::cluster::{Aicpu, Cluster};
@@ -197,10 +198,10 @@ impl<'c> Soak<'c> {
         let mut conduct = Conduct { dice, ..Conduct::default() };
         let struck =
             scenario.faults.iter().filter(|fault| fault.apply(self.cluster, &mut conduct)).count() > 0;
-        let mut noticed = Duration::ZERO;
+        let mut course = Course::default();
         for part in &scenario.parts {
             let times = part.times;
-            match carry_out(self.cluster, comm, scenario.seed, part, &conduct, &mut noticed) {
+            match carry_out(self.cluster, comm, (scenario.seed, 0), part, &mut conduct, &mut course) {
                 Ok(own) => comm = own,
                 Err(error) if struck && error.code() != ErrorCode::RESULT_WRONG => {
                     self.done.operations += 1;
@@ -220,9 +221,10 @@ impl<'c> Soak<'c> {
             return comm.destroy().map(|()| None);
         }
         if number.is_multiple_of(PROBE) && !storm {
-            comm = carry_out(self.cluster, comm, number, &probe(), &Conduct::default(), &mut noticed)?;
+            comm =
+                carry_out(self.cluster, comm, (number, 0), &probe(), &mut Conduct::default(), &mut course)?;
             self.done.operations += 1;
-            self.probes.push(u64::try_from(noticed.as_nanos()).unwrap_or(u64::MAX));
+            self.probes.push(u64::try_from(course.noticed.as_nanos()).unwrap_or(u64::MAX));
         }
         Ok(Some(comm))
     }

@@ -5,6 +5,8 @@ use core::time::Duration;
 use serde::Serialize;
 use wire::ErrorCode;
 
+use super::course::Course;
+
 /// The judgement on a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -47,12 +49,12 @@ pub struct Played {
     pub blame: Blame,
     /// Text of the first failure.
     pub report: String,
-    /// From the start of the failed call to its report, virtual time.
-    pub noticed: Duration,
     /// Virtual time of the whole.
     pub lasted: Duration,
     /// Number that depends on every event and its time.
     pub digest: u64,
+    /// How its operations went.
+    pub course: Course,
 }
 
 impl Verdict {

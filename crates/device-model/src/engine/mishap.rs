@@ -8,7 +8,7 @@ use std::time::Instant;
 use wire::{ErrorCode, Sqe};
 
 use crate::fabric::Fabric;
-use crate::fault::{FalseCompletion, FalseHead, Mishap, When};
+use crate::fault::{FalseCompletion, FalseHead, Mishap, Phase, When};
 
 /// What a fault does to the task that it struck, or to its NPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(super) struct Mishaps {
     /// How much longer every task takes.
     drag: Option<Duration>,
     echoes: Vec<Echo>,
+    /// What has struck, and where the operation stood.
+    struck: Vec<(Mishap, Phase)>,
 }
 
 impl Mishaps {
@@ -66,13 +68,14 @@ impl Mishaps {
     /// Returns what happens to a task that has come to the head of its queue.
     #[cold]
     pub(super) fn strike(&mut self, task: &Sqe, fabric: &Fabric, npu: u32) -> Option<Blow> {
-        let meant = |(when, mishap): &(When, Mishap)| mishap.can_happen_to(task) && when.means(task);
+        let meant = |(when, mishap): &(When, Mishap)| mishap.can_happen_to(task) && when.means(mishap, task);
         let index = self.armed.iter_mut().position(|armed| {
             let spared = meant(armed) && armed.0.spared > 0;
             armed.0.spared -= u32::from(spared);
             meant(armed) && !spared
         })?;
         let (_, mishap) = self.armed.remove(index);
+        self.struck.push((mishap, mishap.phase_at(task)));
         let now = fabric.clock().now();
         Some(match mishap {
             Mishap::Kill => Blow::Dead,
@@ -102,6 +105,16 @@ impl Mishaps {
                 Blow::Spoilt
             }
         })
+    }
+
+    /// Returns what has struck since the last call, and where the operation of its task stood.
+    pub(super) fn take_struck(&mut self) -> Vec<(Mishap, Phase)> {
+        core::mem::take(&mut self.struck)
+    }
+
+    /// Makes every task take that much longer.
+    pub(super) fn slow(&mut self, time: Duration) {
+        self.drag = Some(time);
     }
 
     /// Returns until when the NPU is busy with the task just done.

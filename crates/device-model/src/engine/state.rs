@@ -7,7 +7,7 @@ use wire::{Cqe, Sqe};
 use super::mishap::{Blow, Mishaps};
 use super::slots::Hold;
 use super::{Engine, Pending, completion, tables};
-use crate::fault::Fault;
+use crate::fault::{Fault, Mishap, Phase};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -116,7 +116,21 @@ impl Engine {
                 }
             }
             Fault::At(when, mishap) => self.books.mishaps.arm(when, mishap),
+            Fault::Kill => self.state = State::Dead,
+            Fault::Pause(time) if matches!(self.state, State::Running | State::Busy(_)) => {
+                self.state = State::Paused(self.site.fabric.clock().now() + time);
+            }
+            // What has stopped stands still.
+            Fault::Pause(_) => {}
+            Fault::Slow(time) => self.books.mishaps.slow(time),
+            Fault::CutLink { peer } => self.site.fabric.links().cut(self.site.npu, peer),
         }
+    }
+
+    /// Returns the mishaps that have struck tasks of this NPU since the last call, and where their operations stood.
+    #[must_use]
+    pub fn take_struck(&mut self) -> Vec<(Mishap, Phase)> {
+        self.books.mishaps.take_struck()
     }
 
     /// Takes all faults out, and gives life back to an NPU that is dead: the queues it had are gone.

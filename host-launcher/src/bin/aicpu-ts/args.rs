@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use host_launcher::faults::Fault;
 use host_launcher::traffic::Traffic;
-use wire::launch::{Algorithm, CacheMode, Staging};
+use wire::launch::{Algorithm, CacheMode, OpKind, Staging};
 use wire::{DataType, ReduceOp};
 
 /// Collectives through an open AICPU_TS runtime, on software NPUs.
@@ -348,6 +348,18 @@ pub(crate) struct SimArgs {
     /// Elements per rank, at most; default: up to 512
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
+    /// What every operation is; default: the seed's choice
+    #[arg(long, value_parser = parse_op_kind)]
+    pub(crate) op: Option<OpKind>,
+    /// Algorithm of the operations that have it; default: the seed's choice
+    #[arg(long, value_parser = parse_algorithm)]
+    pub(crate) algo: Option<Algorithm>,
+    /// Play the life of this seed, in the order of events of the others
+    #[arg(long, value_name = "SEED", value_parser = parse_seed)]
+    pub(crate) life: Option<u64>,
+    /// Repeat each seed with the faults behind event 1, 2, 3, … of the operation, to its last
+    #[arg(long, requires_all = ["seeds", "fault"])]
+    pub(crate) each_event: bool,
     /// Faults chosen by the seed, at most, in nine of ten seeds
     #[arg(long, value_name = "MOST", default_value_t = 0, conflicts_with = "fault")]
     pub(crate) faults: u32,
@@ -389,6 +401,10 @@ fn by_name<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Resul
 fn parse_op(text: &str) -> Result<Traffic, String> {
     let names = || Traffic::all().iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     Traffic::named(text).ok_or_else(|| format!("expected one of: {}", names()))
+}
+
+fn parse_op_kind(text: &str) -> Result<OpKind, String> {
+    by_name(text, OpKind::ALL, OpKind::name)
 }
 
 fn parse_dtype(text: &str) -> Result<DataType, String> {

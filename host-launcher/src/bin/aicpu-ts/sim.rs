@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use comfy_table::{Table, presets};
-use host_launcher::faults::KINDS;
-use host_launcher::sim::{FaultPlan, Limits, Scenario, Totals, many, minimized, play};
+use host_launcher::faults::{KINDS, cells};
+use host_launcher::sim::{FaultPlan, Given, Limits, Scenario, Totals, at_each_event, many, minimized, play};
 use host_launcher::{Error, Result};
 use serde_json::json;
 use wire::ErrorCode;
@@ -22,6 +22,7 @@ pub(crate) fn sim(args: &SimArgs, output: &mut Output) -> Result<()> {
         ranks: args.ranks,
         operations: args.operations,
         count: args.count,
+        given: Given { op: args.op, algorithm: args.algo, life: args.life },
         faults,
         timeout: Duration::from_millis(args.timeout),
     };
@@ -39,8 +40,9 @@ fn run_one(scenario: &Scenario, output: &mut Output) -> Result<()> {
     if output.is_json() {
         output.line(&json!({
             "seed": scenario.seed, "verdict": verdict.name(), "detail": verdict.detail(),
-            "report": played.report, "blame": played.blame, "noticed_s": played.noticed.as_secs_f64(),
+            "report": played.report, "blame": played.blame, "noticed_s": played.course.noticed.as_secs_f64(),
             "lasted_s": played.lasted.as_secs_f64(), "digest": format!("{:016x}", played.digest),
+            "cells": played.course.cells.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "command": scenario.to_string(),
         }));
     } else {
@@ -56,11 +58,19 @@ fn run_one(scenario: &Scenario, output: &mut Output) -> Result<()> {
 
 fn run_many(args: &SimArgs, limits: &Limits, seeds: u64, output: &mut Output) -> Result<()> {
     let range = args.seed..args.seed.saturating_add(seeds);
-    let totals = many(range, limits, args.jobs, None, &|_| {});
-    let first =
-        totals.first_failures.first().map(|(seed, text)| (minimized(&Scenario::new(*seed, limits)), text));
+    let totals = if args.each_event {
+        at_each_event(range, limits, args.jobs)
+    } else {
+        many(range, limits, args.jobs, None, &|_| {})
+    };
+    let first = totals.first_failures.first();
+    let first = first.map(|(seed, text)| (minimized(&Scenario::new(*seed, limits)), text));
     if output.is_json() {
         let mut line = serde_json::to_value(&totals).unwrap_or_default();
+        for cell in cells().map(|cell| cell.to_string()) {
+            let hits = totals.cells.get(&cell).copied().unwrap_or(0);
+            line["cells"][cell] = hits.into();
+        }
         line["command"] = first.as_ref().map(|(scenario, _)| scenario.to_string()).into();
         output.line(&line);
     } else {
@@ -123,13 +133,15 @@ pub(crate) fn faults(output: &mut Output) -> Result<()> {
     }
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    table.set_header(["fault", "settings", "at a task", "what happens", "noticed"]);
+    table.set_header(["fault", "settings", "at a task", "phases", "what happens", "noticed"]);
     for kind in KINDS {
         let at_task = if kind.at_task { "yes" } else { "no" };
-        table.add_row([kind.name, kind.settings, at_task, kind.what, kind.noticed]);
+        let phases: Vec<&str> = kind.phases.iter().map(|phase| phase.name()).collect();
+        table.add_row([kind.name, kind.settings, at_task, &phases.join(" "), kind.what, kind.noticed]);
     }
     output.text(&format!(
-        "{table}\n\nKIND[:rank=R,setting=value,…][@operation=…,step=…,task=…,peer=…,nth=…]\n"
+        "{table}\n\nKIND[:rank=R,setting=value,…][@operation=…,step=…,task=…,peer=…,nth=…,phase=…]\n\
+         without a task, at any moment: kill, pause, slow, cut-link[@phase=… or event=…], abort, suspend[@phase=…]\n"
     ));
     Ok(())
 }
