@@ -24,3 +24,9 @@ mod servers;
 mod shapes;
 #[path = "verifier/worlds.rs"]
 mod worlds;
+
+/// How much a campaign asks for, or that.
+fn asked_for(otherwise: u32) -> u32 {
+    let asked = std::env::var("AICPU_TS_CAMPAIGN").ok();
+    asked.map_or(otherwise, |asked| asked.parse().expect("AICPU_TS_CAMPAIGN is a number"))
+}

@@ -153,11 +153,14 @@ fn no_harmful_mutant_is_missed() {
     }
 }
 
-/// The same at length; prints the score.
+/// The same at length, as many as [`asked_for`](crate::asked_for) or 200,000; prints the score.
 #[test]
 #[ignore = "minutes; run with --release"]
-fn campaign_of_200_000_mutants() {
-    let score = campaign(450, 100, 20);
+fn as_many_mutants_as_asked_for() {
+    let number = crate::asked_for(200_000);
+    // Not every mistake has a place in every graph.
+    let places = u32::try_from(subjects().len() * Mistake::ALL.len()).expect("few");
+    let score = campaign(number.div_ceil(places) * 11 / 10, 100, 20);
     println!("{score:#?}");
-    assert!(score.made > 200_000);
+    assert!(score.made >= number);
 }

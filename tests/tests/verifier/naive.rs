@@ -324,10 +324,10 @@ fn both_say_the_same_of_random_graphs() {
     assert!(proved > 600 && refuted > 1500, "{proved} proved, {refuted} refuted");
 }
 
-/// The same at length.
+/// The same at length, for as many as [`asked_for`](crate::asked_for) or 100,000.
 #[test]
 #[ignore = "minutes; run with --release"]
-fn both_say_the_same_of_100_000_random_graphs() {
-    let [proved, refuted] = agree(100_000, 2);
+fn both_say_the_same_of_as_many_random_graphs_as_asked_for() {
+    let [proved, refuted] = agree(crate::asked_for(100_000), 2);
     println!("{proved} proved, {refuted} refuted");
 }
