@@ -20,6 +20,7 @@ use crate::faults::Conduct;
 use crate::stream::Stream;
 use crate::{oracle, payload};
 
+pub(crate) use moments::REACH;
 pub use summary::{Kinds, Links, Summary, repeat};
 
 /// Most time between the launches of two ranks whose order is left to chance, nanoseconds.

@@ -317,6 +317,8 @@ fn a_run_compares_launches_as_the_environment_says() {
 fn a_fault_that_cannot_be_put_in_is_wrong_usage() {
     let (status, _, text) = command(&[&RUN[..], &["--fault", "kill:rank=4"]].concat());
     assert!(status == 2 && text.contains("there are 4 ranks"), "{status} {text}");
+    let (status, _, text) = command(&[&RUN[..], &["--fault", "kill:rank=1@event=7"]].concat());
+    assert!(status == 2 && text.contains("only a simulation has events"), "{status} {text}");
     let (status, _, text) = command(&[&RUN[..], &["--fault", "kil"]].concat());
     assert!(status == 2 && text.contains("there are kill, pause"), "{status} {text}");
 }
@@ -336,6 +338,44 @@ fn faults_are_listed_and_a_seed_repeats() {
     assert_eq!((status, &line["seeds"], &line["failures"]), (0, &20.into(), &0.into()));
     for field in ["hangs", "silent_corruptions", "seeds_per_second"] {
         assert!(line[field].is_number(), "{field}");
+    }
+    let struck = line["cells"].as_object().unwrap();
+    assert_eq!(struck.len(), cells().count());
+    let hits: u64 = struck.values().filter_map(Value::as_u64).sum();
+    assert!((5..=20).contains(&hits), "{hits}");
+}
+
+/// What is fixed of the operations, of the schedule and of the event is in the command that is printed.
+#[test]
+fn a_life_struck_at_an_event_repeats() {
+    let fixed = ["--op", "reduce-scatter", "--algo", "nhr", "--life", "5", "--fault", "kill:rank=0@event=40"];
+    let sim = [&["sim", "--json", "--seed", "9"][..], &fixed].concat();
+    let ((_, one, text), (_, two, _)) = (command(&sim), command(&sim));
+    assert_eq!(one, two);
+    assert_eq!(one[0]["verdict"], "reported", "{text}");
+    let printed = one[0]["command"].as_str().unwrap();
+    let again: Vec<&str> = printed.split(' ').skip(1).chain(["--json"]).collect();
+    assert_eq!(command(&again).1[0]["digest"], one[0]["digest"], "{printed}");
+}
+
+/// On threads a phase is where the rings and counters of the NPU say.
+#[test]
+fn a_run_is_struck_in_a_phase() {
+    let dead = |phase: &str| {
+        let fault = format!("kill:rank=2@phase={phase}");
+        let (status, lines, text) =
+            command(&[&RUN[..], &["--json", "--steps", "2", "--fault", &fault]].concat());
+        assert_eq!(status, 1, "{phase}: {text}");
+        assert_eq!(lines[0]["culprit_rank"], 2, "{phase}: {}", lines[0]);
+        assert_eq!(lines[0]["recovered"], true, "{phase}: {}", lines[0]);
+    };
+    // When all is executed, it is the next operation that finds the NPU dead.
+    ["before-doorbell", "in-flight", "completing", "teardown"].into_iter().for_each(dead);
+    for phase in ["in-flight", "completing", "teardown"] {
+        let fault = format!("suspend@phase={phase}");
+        let (status, lines, text) =
+            command(&[&RUN[..], &["--json", "--steps", "2", "--fault", &fault]].concat());
+        assert_eq!((status, &lines[0]["verified"]), (0, &true.into()), "{phase}: {text}");
     }
 }
 

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::faults::{Kind, Moment, Strike};
 
 /// How long a phase is waited for at most.
-const REACH: Duration = Duration::from_millis(10);
+pub(crate) const REACH: Duration = Duration::from_millis(10);
 /// How long after a phase has begun it may strike, nanoseconds: before the first doorbell, a kernel may just be expanding.
 const LINGER_NS: u64 = 4_000;
 

@@ -62,6 +62,9 @@ pub struct Totals {
     pub elapsed_s: f64,
     /// Seeds per second and thread.
     pub seeds_per_second: f64,
+    /// The one that failed of the first seed of which one did.
+    #[serde(skip)]
+    pub first_failed: Option<Scenario>,
     /// The first seeds that failed, with what happened, at most ten.
     pub first_failures: Vec<(u64, String)>,
     /// The first seeds whose report blames a rank wrongly, at most ten.
@@ -101,6 +104,7 @@ impl Totals {
             self.failures += 1;
             let text = format!("{}: {}", played.verdict.name(), played.verdict.detail());
             self.first_failures.push((scenario.seed, text));
+            self.keep_failed(Some(scenario.clone()));
         }
         self.false_deaths += u64::from(played.blame == Blame::FalseDeath);
         if played.blame != Blame::None {
@@ -153,9 +157,15 @@ impl Totals {
         }
         self.outputs.extend(other.outputs);
         self.slowest_notice_s = self.slowest_notice_s.max(other.slowest_notice_s);
+        self.keep_failed(other.first_failed);
         self.first_failures.extend(other.first_failures);
         self.first_misblamed.extend(other.first_misblamed);
         self.trim();
+    }
+
+    fn keep_failed(&mut self, other: Option<Scenario>) {
+        let own = self.first_failed.take();
+        self.first_failed = own.into_iter().chain(other).min_by_key(|scenario| scenario.seed);
     }
 
     fn trim(&mut self) {

@@ -18,7 +18,7 @@ use crate::communicator::{Communicator, Config};
 use crate::error::{Error, Result};
 use crate::faults::{Conduct, Fault, Kind};
 use crate::rank_table::RankTable;
-use crate::run::{Run, Setup, memory_for};
+use crate::run::{REACH, Run, Setup, memory_for};
 use crate::topology::Topology;
 
 /// Upper bound of a communicator's scratch per rank, bytes.
@@ -96,7 +96,7 @@ fn stage(scenario: &Scenario) -> Result<Played> {
 fn abort_limit(faults: &[Fault]) -> Duration {
     let after = faults.iter().filter_map(|fault| match fault.kind {
         // Of a phase, which is waited for a while.
-        Kind::Abort(after) => Some(if fault.at.is_some() { Duration::from_millis(10) } else { after }),
+        Kind::Abort(after) => Some(if fault.at.is_some() { REACH } else { after }),
         _ => None,
     });
     // The launches themselves, one rank after another, come before.

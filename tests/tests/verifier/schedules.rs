@@ -32,6 +32,33 @@ fn what_is_proved_is_right_in_every_order() {
         let states = subject.stage.run_every_way(&subject.graph.ranks, MOST_STATES);
         assert!(states.is_ok(), "{}: {states:?}", subject.graph.name);
     }
+    if std::env::var_os("AICPU_TS_LARGER_MODELS").is_some() {
+        larger();
+    }
+}
+
+/// The same with a rank or two more, for a release.
+fn larger() {
+    use Algorithm::{MeshOneShot, MeshTwoShot, Nhr, Ring, Tree};
+    use OpKind::{AllGather, AllReduce, Broadcast, ReduceScatter};
+    use Staging::{Direct, Scratch};
+    for (op, algorithm, staging, ranks, count) in [
+        (AllReduce, Ring, Scratch, 3, 3),
+        (AllReduce, MeshOneShot, Direct, 3, 1),
+        (AllReduce, MeshTwoShot, Scratch, 3, 3),
+        (AllReduce, Nhr, Scratch, 3, 3),
+        (AllGather, Nhr, Scratch, 3, 1),
+        (ReduceScatter, Ring, Scratch, 3, 1),
+        (Broadcast, Tree, Scratch, 3, 1),
+        (AllReduce, Ring, Scratch, 4, 4),
+        (AllReduce, MeshOneShot, Direct, 4, 1),
+        (AllGather, Ring, Direct, 4, 1),
+        (Broadcast, Tree, Scratch, 4, 1),
+    ] {
+        let subject = Subject::new(&case(op, algorithm, staging, ranks, count));
+        let states = subject.stage.run_every_way(&subject.graph.ranks, 50 * MOST_STATES);
+        assert!(states.is_ok(), "{}, {ranks} ranks: {states:?}", subject.graph.name);
+    }
 }
 
 /// Every mistake of every kind that random places give: what does harm in any order is refuted; and of what is refuted

@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use host_launcher::algorithm_file;
 use host_launcher::cluster::{Aicpu, Cluster};
 use host_launcher::communicator::{Communicator, Config, Operation};
-use host_launcher::faults::Conduct;
+use host_launcher::faults::{Conduct, Moment};
 use host_launcher::image::Image;
 use host_launcher::qemu::Options;
 use host_launcher::qemu::log::{LogStream, LogTable};
@@ -236,6 +236,10 @@ fn arrange(args: &RunArgs, cluster: &Cluster) -> Result<Conduct> {
     let mut dice = fastrand::Rng::with_seed(args.operation.seed);
     for fault in &args.fault {
         let fault = fault.placed(cluster.topology().ranks(), &mut dice);
+        if let Some(Moment::Event(_)) = fault.at {
+            let message = format!("--fault {fault}: only a simulation has events to count");
+            return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message).remedy("use `sim`, or a phase"));
+        }
         if !fault.apply(cluster, &mut conduct) {
             let message = format!("--fault {fault}: there are {} ranks", cluster.topology().ranks());
             return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));

@@ -63,8 +63,7 @@ fn run_many(args: &SimArgs, limits: &Limits, seeds: u64, output: &mut Output) ->
     } else {
         many(range, limits, args.jobs, None, &|_| {})
     };
-    let first = totals.first_failures.first();
-    let first = first.map(|(seed, text)| (minimized(&Scenario::new(*seed, limits)), text));
+    let first = totals.first_failed.as_ref().map(minimized).zip(totals.first_failures.first());
     if output.is_json() {
         let mut line = serde_json::to_value(&totals).unwrap_or_default();
         for cell in cells().map(|cell| cell.to_string()) {
@@ -77,7 +76,7 @@ fn run_many(args: &SimArgs, limits: &Limits, seeds: u64, output: &mut Output) ->
         output.text(&format!("{}\n", table(&totals)));
     }
     match first {
-        Some((scenario, text)) => Err(failure(&scenario, "the first failure", text)),
+        Some((scenario, (_, text))) => Err(failure(&scenario, "the first failure", text)),
         None => Ok(()),
     }
 }
