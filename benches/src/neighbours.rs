@@ -26,6 +26,11 @@ impl<'a, S: TaskSink> Neighbours<'a, S> {
     fn region(&self, region: RegionId) -> RegionId {
         region.peer().map_or(region, |peer| RegionId::of_peer(self.number(peer), region.kind()))
     }
+
+    #[inline(always)]
+    fn batch(&self, batch: &WriteBatch) -> WriteBatch {
+        WriteBatch { peer: self.number(batch.peer), dst: self.region(batch.dst), ..*batch }
+    }
 }
 
 impl<S: TaskSink> TaskSink for Neighbours<'_, S> {
@@ -53,14 +58,20 @@ impl<S: TaskSink> TaskSink for Neighbours<'_, S> {
     }
 
     #[inline(always)]
-    fn write_batch(
+    fn write_batch(&mut self, thread: ThreadId, batch: &WriteBatch, parts: &[Part]) -> Result<(), ErrorCode> {
+        self.sink.write_batch(thread, &self.batch(batch), parts)
+    }
+
+    #[inline(always)]
+    fn exchange(
         &mut self,
         thread: ThreadId,
+        from: Option<Rank>,
         batch: &WriteBatch,
-        parts: impl Iterator<Item = Part>,
+        parts: &[Part],
     ) -> Result<(), ErrorCode> {
-        let batch = WriteBatch { peer: self.number(batch.peer), dst: self.region(batch.dst), ..*batch };
-        self.sink.write_batch(thread, &batch, parts)
+        let from = from.map(|from| self.number(from));
+        self.sink.exchange(thread, from, &self.batch(batch), parts)
     }
 }
 

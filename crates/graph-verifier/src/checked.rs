@@ -4,7 +4,7 @@
 //! the order of emission, each once at a time, none left at the end of a graph: then no thread of this rank waits for
 //! another for ever (V4 and V5 as far as one rank can see). No heap; a task costs a few nanoseconds.
 
-use task_graph::{Caps, Part, Rank, Task, TaskSink, ThreadId, WriteBatch};
+use task_graph::{Caps, ChannelNotify, Part, Rank, Task, TaskSink, ThreadId, WriteBatch};
 use wire::{ErrorCode, Phase};
 
 use crate::Obligation;
@@ -41,6 +41,15 @@ impl<'a, E: Extents> Local<'a, E> {
             Task::ThreadWait { index } => self.flip(thread, index, false),
             _ => Ok(()),
         }
+    }
+
+    /// Checks the writes of a batch, which set and take no notify of a thread.
+    fn check_batch(&self, thread: ThreadId, batch: &WriteBatch, parts: &[Part]) -> Result<(), Obligation> {
+        // Waiting for the peer and setting its notify need the same thread and channel.
+        let signal = Task::ChannelWait { peer: batch.peer, notify: ChannelNotify::Ack };
+        self.structure.check(thread, &signal)?;
+        let mut parts = parts.iter().filter(|part| part.len > 0);
+        parts.try_for_each(|part| self.structure.check(thread, &batch.task(*part, None)))
     }
 
     /// Ends the graph.
@@ -109,21 +118,27 @@ impl<S: TaskSink, E: Extents> TaskSink for Checked<'_, S, E> {
     }
 
     #[inline(always)]
-    fn write_batch(
+    fn write_batch(&mut self, thread: ThreadId, batch: &WriteBatch, parts: &[Part]) -> Result<(), ErrorCode> {
+        self.local.check_batch(thread, batch, parts).map_err(Obligation::code)?;
+        self.sink.write_batch(thread, batch, parts)
+    }
+
+    #[inline(always)]
+    fn exchange(
         &mut self,
         thread: ThreadId,
+        from: Option<Rank>,
         batch: &WriteBatch,
-        parts: impl Iterator<Item = Part>,
+        parts: &[Part],
     ) -> Result<(), ErrorCode> {
-        let signal = Task::ChannelRecord { peer: batch.peer, notify: batch.then };
-        let structure = self.local.structure;
-        let mut checked = structure.check(thread, &signal);
-        let parts = parts.inspect(|part| {
-            if part.len > 0 && checked.is_ok() {
-                checked = structure.check(thread, &batch.task(*part, None));
+        let check = |task: Task| self.local.structure.check(thread, &task);
+        let checked = (|| {
+            if let Some(peer) = from {
+                check(Task::ChannelRecord { peer, notify: ChannelNotify::Ack })?;
             }
-        });
-        self.sink.write_batch(thread, batch, parts)?;
-        checked.map_err(Obligation::code)
+            self.local.check_batch(thread, batch, parts)
+        })();
+        checked.map_err(Obligation::code)?;
+        self.sink.exchange(thread, from, batch, parts)
     }
 }

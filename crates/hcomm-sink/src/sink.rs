@@ -149,7 +149,7 @@ impl<'a, P: DataPlane, B: Bindings> CallSink<'a, P, B> {
 
     #[inline]
     fn channel(&self, peer: Rank) -> Result<Channel, ErrorCode> {
-        let (entry, queue) = self.resources.channel(peer)?;
+        let task_graph::Link { channel: entry, queue } = self.resources.link(peer)?;
         let index = usize::from(queue.0).checked_sub(self.handles.threads.len());
         let index = index.ok_or(ErrorCode::PLAN_INTERNAL)?;
         let handle = *self.handles.channels.get(index).ok_or(ErrorCode::PLAN_INTERNAL)?;

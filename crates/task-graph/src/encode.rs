@@ -2,7 +2,7 @@
 
 use wire::context::{ChannelEntry, Context, ThreadEntry};
 use wire::npu::Protocol;
-use wire::{ErrorCode, Reduction};
+use wire::{ErrorCode, Reduction, Sqe};
 
 use crate::graph::{QUEUES, QueueIndex};
 use crate::{Caps, ChannelNotify, Rank, ThreadId};
@@ -11,6 +11,15 @@ use crate::{Caps, ChannelNotify, Rank, ThreadId};
 #[derive(Clone, Copy, Debug)]
 pub struct Resources<'a> {
     context: Context<'a>,
+}
+
+/// The link to one peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Link<'a> {
+    /// The channel's entry.
+    pub channel: &'a ChannelEntry,
+    /// The graph queue of its queue pair.
+    pub queue: QueueIndex,
 }
 
 impl<'a> Resources<'a> {
@@ -34,12 +43,12 @@ impl<'a> Resources<'a> {
         self.context.threads.get(usize::from(thread.0)).ok_or(ErrorCode::PLAN_INTERNAL)
     }
 
-    /// Returns the channel to a peer and the graph queue of its queue pair.
+    /// Returns the link to a peer.
     ///
     /// # Errors
     /// `PLAN_INTERNAL` when `peer` is this rank or no rank.
     #[inline(always)]
-    pub fn channel(&self, peer: Rank) -> Result<(&'a ChannelEntry, QueueIndex), ErrorCode> {
+    pub fn link(&self, peer: Rank) -> Result<Link<'a>, ErrorCode> {
         let rank = self.context.header.rank;
         if peer == rank {
             return Err(ErrorCode::PLAN_INTERNAL);
@@ -47,8 +56,9 @@ impl<'a> Resources<'a> {
         // One channel per peer, in rank order, without this rank itself.
         let index = peer as usize - usize::from(peer > rank); // CAST: u32 fits usize.
         let channel = self.context.channels.get(index).ok_or(ErrorCode::PLAN_INTERNAL)?;
-        let queue = u16::try_from(self.context.threads.len() + index);
-        Ok((channel, QueueIndex(queue.map_err(|_| ErrorCode::PLAN_INTERNAL)?)))
+        // There are at most QUEUES.
+        let queue = QueueIndex(u16::try_from(self.context.threads.len() + index).unwrap_or(u16::MAX));
+        Ok(Link { channel, queue })
     }
 
     /// Returns the index in the device's notify bank of a thread's notify.
@@ -66,14 +76,7 @@ impl<'a> Resources<'a> {
     #[inline(always)]
     #[must_use]
     pub fn caps(&self, peer: Rank) -> Caps {
-        let Ok((channel, _)) = self.channel(peer) else {
-            return Caps { reduce_types: 0, reduce_ops: 0, write_notify: false };
-        };
-        Caps {
-            reduce_types: channel.reduce_types,
-            reduce_ops: channel.reduce_ops,
-            write_notify: channel.protocol != Protocol::Roce as u8,
-        }
+        self.link(peer).map_or(Caps { reduce_types: 0, reduce_ops: 0, write_notify: false }, Link::caps)
     }
 
     /// Returns whether this device's copy engine does a reduction, or a processor core must.
@@ -93,8 +96,37 @@ impl<'a> Resources<'a> {
     }
 }
 
-/// Returns the index of a channel notify, given the first of the three.
-#[inline]
-pub(crate) const fn channel_notify(base: u32, notify: ChannelNotify) -> u32 {
-    base + notify as u32
+impl Link<'_> {
+    /// Returns what it can do.
+    #[inline(always)]
+    #[must_use]
+    pub fn caps(self) -> Caps {
+        let &ChannelEntry { protocol, reduce_types, reduce_ops, .. } = self.channel;
+        Caps { reduce_types, reduce_ops, write_notify: protocol != Protocol::Roce as u8 }
+    }
+
+    /// Returns whether transfers go through a queue pair.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn is_queue_pair(self) -> bool {
+        self.channel.protocol != Protocol::Hccs as u8
+    }
+
+    /// Returns the index of a notify that the peer sets here.
+    #[inline(always)]
+    pub(crate) fn local(self, notify: ChannelNotify) -> u32 {
+        self.channel.local_notify + notify as u32
+    }
+
+    /// Returns the index at the peer of a notify that is set there.
+    #[inline(always)]
+    pub(crate) fn remote(self, notify: ChannelNotify) -> u32 {
+        self.channel.remote_notify + notify as u32
+    }
+
+    /// Returns the peer label of its descriptors: 16 bits; ranks above are labelled as no peer.
+    #[inline(always)]
+    pub(crate) fn label(self) -> u16 {
+        u16::try_from(self.channel.peer).unwrap_or(Sqe::NO_PEER)
+    }
 }

@@ -217,12 +217,22 @@ impl<S: DerefMut<Target = [Block]>> TaskGraph<S> {
         }
     }
 
-    /// Returns the newest descriptor of a queue.
-    #[inline]
-    pub(crate) fn last_mut(&mut self, queue: QueueIndex) -> Option<&mut Descriptor> {
-        let chain = self.chains.get(usize::from(queue.0))?;
-        let at = (chain.len as usize).checked_sub(1)? % BLOCK_ENTRIES;
-        self.blocks.get_mut(chain.last as usize)?.entries.get_mut(at)
+    /// Makes room for several descriptors that lie together behind those that the queue has, for the caller to fill in:
+    /// the number of the first, the descriptors, and their patterns. `None` where they cannot lie together.
+    #[inline(always)]
+    pub(crate) fn room<const N: usize>(
+        &mut self,
+        queue: QueueIndex,
+    ) -> Option<(u64, &mut [Descriptor; N], &mut [u16; N])> {
+        let chain = self.chains.get_mut(usize::from(queue.0))?;
+        let at = chain.len as usize % BLOCK_ENTRIES;
+        let block = self.blocks.get_mut(chain.last as usize).filter(|_| at > 0)?;
+        let entries = block.entries.get_mut(at..)?.first_chunk_mut()?;
+        let numbers = block.patterns.get_mut(at..)?.first_chunk_mut()?;
+        let (first, count) = (u64::from(self.len), u32::try_from(N).unwrap_or(0));
+        chain.len += count;
+        self.len += count;
+        Some((first, entries, numbers))
     }
 
     /// Appends a descriptor to a queue. Its task lane is filled in: the index within this graph.

@@ -33,7 +33,7 @@ mod task;
 pub use affine::{AffinePatterns, Sized};
 pub use bind::{Bindings, Bound, LaunchBase, Unbound, Vectors};
 pub use counter::{Counter, Counts};
-pub use encode::Resources;
+pub use encode::{Link, Resources};
 pub use graph::{BLOCK_ENTRIES, Block, Cursor, Kinds, QUEUES, QueueIndex, Run, TaskGraph};
 pub use listing::Listing;
 pub use packed::{PAGE_ENTRIES, PackedGraph, Page, Pages, QueueRun};

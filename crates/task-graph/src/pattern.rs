@@ -193,10 +193,10 @@ impl PatternTable {
     /// Returns the number of `pattern`, noting how far the operands reach.
     #[inline(always)]
     pub(crate) fn intern(&mut self, pattern: Pattern, ends: [u64; 2]) -> Result<u16, ErrorCode> {
-        if pattern == Pattern::NO_BASE {
+        let key = pattern.key();
+        if key == Pattern::NO_BASE_KEY {
             return Ok(NO_BASE);
         }
-        let key = pattern.key();
         if key != self.recent.0 {
             self.recent = (key, self.find(key)?);
         }

@@ -36,8 +36,8 @@ pub struct WriteBatch {
     pub src: RegionId,
     /// Overwrite, or reduce into the destination.
     pub reduction: Option<Reduction>,
-    /// Channel notify to set at the peer once everything has landed.
-    pub then: ChannelNotify,
+    /// Channel notify to set at the peer once everything has landed; none while more follows.
+    pub then: Option<ChannelNotify>,
 }
 
 /// One write of a batch, bytes.
@@ -56,13 +56,15 @@ impl WriteBatch {
     #[inline(always)]
     #[must_use]
     pub fn task(&self, part: Part, notify: Option<ChannelNotify>) -> Task {
-        Task::Write {
-            peer: self.peer,
-            dst: Span { region: self.dst, offset: part.dst, len: part.len },
-            src: Span { region: self.src, offset: part.src, len: part.len },
-            reduction: self.reduction,
-            notify,
-        }
+        let (dst, src) = self.spans(part);
+        Task::Write { peer: self.peer, dst, src, reduction: self.reduction, notify }
+    }
+
+    /// Returns where a part goes, and where it comes from.
+    #[inline(always)]
+    pub(crate) fn spans(&self, part: Part) -> (Span, Span) {
+        let Part { dst, src, len } = part;
+        (Span { region: self.dst, offset: dst, len }, Span { region: self.src, offset: src, len })
     }
 }
 
@@ -87,39 +89,40 @@ pub trait TaskSink {
     /// # Errors
     /// As [`task`](Self::task).
     #[inline]
-    fn write_batch(
-        &mut self,
-        thread: ThreadId,
-        batch: &WriteBatch,
-        parts: impl Iterator<Item = Part>,
-    ) -> Result<(), ErrorCode>
-    where
-        Self: Sized,
-    {
-        write_singly(self, thread, batch, parts)
-    }
-}
-
-/// Hands the writes of a batch over one task at a time.
-pub(crate) fn write_singly<S: TaskSink>(
-    sink: &mut S,
-    thread: ThreadId,
-    batch: &WriteBatch,
-    parts: impl Iterator<Item = Part>,
-) -> Result<(), ErrorCode> {
-    let mut last = None;
-    for part in parts.filter(|part| part.len > 0) {
-        if let Some(part) = last.replace(part) {
-            sink.task(thread, &batch.task(part, None))?;
+    fn write_batch(&mut self, thread: ThreadId, batch: &WriteBatch, parts: &[Part]) -> Result<(), ErrorCode> {
+        let last = parts.iter().rposition(|part| part.len > 0);
+        let fused = batch.then.filter(|_| last.is_some() && self.caps(batch.peer).write_notify);
+        for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.len > 0) {
+            self.task(thread, &batch.task(*part, fused.filter(|_| Some(index) == last)))?;
+        }
+        match batch.then {
+            Some(notify) if fused.is_none() => {
+                self.task(thread, &Task::ChannelRecord { peer: batch.peer, notify })
+            }
+            _ => Ok(()),
         }
     }
-    let fused = last.is_some() && sink.caps(batch.peer).write_notify;
-    if let Some(part) = last {
-        sink.task(thread, &batch.task(part, fused.then_some(batch.then)))?;
-    }
-    if fused {
-        Ok(())
-    } else {
-        sink.task(thread, &Task::ChannelRecord { peer: batch.peer, notify: batch.then })
+
+    /// Takes a step: lets `from` write (`Ack`), waits until the batch's peer allows it (`Ack`), writes the batch, and waits
+    /// for what `from` has written (`Data`).
+    ///
+    /// # Errors
+    /// As [`task`](Self::task).
+    #[inline]
+    fn exchange(
+        &mut self,
+        thread: ThreadId,
+        from: Option<Rank>,
+        batch: &WriteBatch,
+        parts: &[Part],
+    ) -> Result<(), ErrorCode> {
+        if let Some(peer) = from {
+            self.task(thread, &Task::ChannelRecord { peer, notify: ChannelNotify::Ack })?;
+        }
+        self.task(thread, &Task::ChannelWait { peer: batch.peer, notify: ChannelNotify::Ack })?;
+        self.write_batch(thread, batch, parts)?;
+        from.map_or(Ok(()), |peer| {
+            self.task(thread, &Task::ChannelWait { peer, notify: ChannelNotify::Data })
+        })
     }
 }

@@ -56,7 +56,6 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         (member, distance, peer): (u32, u32, u32),
     ) -> Emitted {
         let (thread, to) = (self.plan.thread_of(index), lane.group.rank(peer));
-        self.wait(thread, to, ChannelNotify::Ack)?;
         let slot = pass == Pass::ReduceScatter;
         let slice = if pass == Pass::AllGather { member } else { peer };
         // Counted from the peer on, this rank is as many members behind it as are left of the circle.
@@ -66,7 +65,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             dst: RegionId::of_peer(to, if slot { RegionKind::Scratch } else { self.layout.work }),
             src: RegionId::own(self.layout.work),
             reduction: None,
-            then: ChannelNotify::Data,
+            then: Some(ChannelNotify::Data),
         };
         let parts = lane.work.runs(SliceSet::single(slice)).map(|(first, count)| {
             let (src, len) = lane.work.range(first, count);
@@ -74,7 +73,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             place += len;
             Part { dst, src, len }
         });
-        self.sink.write_batch(thread, &batch, parts)
+        self.exchange(thread, None, &batch, parts)
     }
 
     /// Where in the landing area what comes for a slice from the member `distance` behind its owner belongs.

@@ -44,7 +44,8 @@ impl<S: TaskSink> Emitter<'_, S> {
         let member = self.group().member(shape.rank);
         let schedule = Schedule::new(shape.algorithm, Pass::AllGather, member, ranks);
         let schedule = if whole { schedule.of_free_slices() } else { schedule };
-        let late = schedule.step(schedule.steps().checked_sub(1)?).receive?.set;
+        let last = schedule.steps().checked_sub(1)?;
+        let late = schedule.set(last, schedule.step(last).receive?);
         let early = match late {
             // From the member's own on, at the same distances.
             SliceSet::Stepped { count, back, parts, .. } => {

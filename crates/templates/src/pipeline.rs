@@ -86,8 +86,6 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     fn pass_on(&mut self, stand: &Stand<'a>, block: u32, landing: Option<u64>) -> Emitted {
         let to = stand.ring.rank(wrapped(stand.server + 1, stand.ring.members()));
         let from = stand.ring.rank(wrapped(stand.server + stand.servers - 1, stand.ring.members()));
-        self.record(ThreadId::MAIN, from, ChannelNotify::Ack)?;
-        self.wait(ThreadId::MAIN, to, ChannelNotify::Ack)?;
         let (src, len) = stand.block(block);
         let kind = if landing.is_some() { RegionKind::Scratch } else { self.layout.work };
         let batch = WriteBatch {
@@ -95,11 +93,10 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             dst: RegionId::of_peer(to, kind),
             src: RegionId::own(self.layout.work),
             reduction: None,
-            then: ChannelNotify::Data,
+            then: Some(ChannelNotify::Data),
         };
         let part = Part { dst: landing.unwrap_or(src), src, len };
-        self.sink.write_batch(ThreadId::MAIN, &batch, core::iter::once(part))?;
-        self.wait(ThreadId::MAIN, from, ChannelNotify::Data)
+        self.sink.exchange(ThreadId::MAIN, Some(from), &batch, &[part])
     }
 
     /// The server's ranks, with the blocks that their places have of one server.

@@ -15,7 +15,8 @@ use crate::slices::SliceSet;
 pub(crate) struct Leg {
     /// The other member.
     pub(crate) member: u32,
-    pub(crate) set: SliceSet,
+    /// What [`Schedule::set`] makes the slices from: the first of them, or the member they are counted from.
+    pub(crate) first: u32,
 }
 
 /// One step of one member.
@@ -85,11 +86,19 @@ pub(crate) struct Schedule {
     core: NonZero<u32>,
     /// Of NHR: slices lie in classes of members that agree in so many low bits.
     class_bits: u32,
+    steps: u32,
 }
 
 impl Schedule {
     pub(crate) fn new(algorithm: Algorithm, pass: Pass, member: u32, members: NonZero<u32>) -> Self {
-        Self { algorithm, pass, member, members, core: core(algorithm, members), class_bits: 0 }
+        let core = core(algorithm, members);
+        let steps = match (pass, algorithm) {
+            (Pass::FoldIn | Pass::FoldOut, _) => 1,
+            (Pass::ReduceScatter | Pass::AllGather, Algorithm::Ring) => members.get() - 1,
+            (Pass::Reduce | Pass::Broadcast, Algorithm::Ring) => core.get() + members.get() - 2,
+            _ => ceil_log2(core),
+        };
+        Self { algorithm, pass, member, members, core, class_bits: 0, steps }
     }
 
     /// As it is where what the slices are is free, as in an all-reduce: those that a step moves lie together. Of 2^a times
@@ -101,13 +110,7 @@ impl Schedule {
 
     /// Returns the number of steps.
     pub(crate) fn steps(self) -> u32 {
-        let (members, core) = (self.members.get(), self.core.get());
-        match (self.pass, self.algorithm) {
-            (Pass::FoldIn | Pass::FoldOut, _) => 1,
-            (Pass::ReduceScatter | Pass::AllGather, Algorithm::Ring) => members - 1,
-            (Pass::Reduce | Pass::Broadcast, Algorithm::Ring) => core + members - 2,
-            _ => ceil_log2(self.core),
-        }
+        self.steps
     }
 
     /// Returns step `step`.
@@ -123,8 +126,37 @@ impl Schedule {
             (Pass::FoldOut, _) => self.fold().reversed(),
             (Pass::Broadcast, Algorithm::Ring) => self.chain(step, self.member),
             (Pass::Reduce, Algorithm::Ring) => self.chain(step, self.members.get() - 1 - self.member),
-            (Pass::Scatter | Pass::Broadcast, _) => self.tree(self.steps() - 1 - step),
-            (Pass::Gather | Pass::Reduce, _) => self.tree(step).reversed(),
+            (Pass::Scatter | Pass::Broadcast, _) => self.tree(1 << self.power(step)),
+            (Pass::Gather | Pass::Reduce, _) => self.tree(1 << self.power(step)).reversed(),
+        }
+    }
+
+    /// Returns the slices that a leg of step `step` moves.
+    #[inline]
+    pub(crate) fn set(self, step: u32, leg: Leg) -> SliceSet {
+        let (first, parts) = (leg.first, self.core);
+        match (self.pass, self.algorithm) {
+            (Pass::ReduceScatter | Pass::AllGather | Pass::Reduce | Pass::Broadcast, Algorithm::Ring) => {
+                SliceSet::Stepped { base: 0, first, count: 1, back: 0, parts }
+            }
+            (Pass::FoldIn | Pass::FoldOut | Pass::Reduce | Pass::Broadcast, _) => {
+                SliceSet::Together { first: 0, count: parts.get() }
+            }
+            (Pass::Scatter | Pass::Gather, _) => {
+                let count = (1 << self.power(step)).min(self.members.get() - first);
+                SliceSet::Together { first, count }
+            }
+            (_, Algorithm::HalvingDoubling) => SliceSet::Together { first, count: 1 << self.power(step) },
+            (Pass::AllGather, Algorithm::Nb) => {
+                let distance = 1 << step;
+                let count = (parts.get() - distance).min(distance);
+                SliceSet::Stepped { base: 0, first, count, back: parts.get() - 1, parts }
+            }
+            (_, Algorithm::Nb) => {
+                let back = parts.get().saturating_sub(2 << step);
+                SliceSet::Stepped { base: 0, first, count: halves(step, parts), back, parts }
+            }
+            _ => spaced(first, self.power(step), self.class_bits, parts),
         }
     }
 
@@ -132,36 +164,31 @@ impl Schedule {
     #[inline]
     fn reduce_scatter(self, step: u32) -> Step {
         let (member, members) = (self.member, self.core);
-        let backwards = self.pass == Pass::AllGather;
-        let step = if backwards { self.steps() - 1 - step } else { step };
+        let distance = || 1 << self.power(step);
         let (send, receive) = match self.algorithm {
             Algorithm::Ring => {
-                let one = |back| single(minus(member, back, members), members);
+                let one = |back| minus(member, back, members);
                 ((plus(member, 1, members), one(step + 1)), (minus(member, 1, members), one(step + 2)))
             }
             // Halving: the distance descends from N/2, each time the half that holds the own slice is kept.
             Algorithm::HalvingDoubling => {
-                let distance = members.get() >> (step + 1);
+                let distance = distance();
                 let keep = member & !(distance - 1);
-                let half = |first| SliceSet::Together { first, count: distance };
-                ((member ^ distance, half(keep ^ distance)), (member ^ distance, half(keep)))
+                ((member ^ distance, keep ^ distance), (member ^ distance, keep))
             }
             // As NHR, around the circle the other way.
             Algorithm::Nb => {
-                let distance = 1 << step;
+                let distance = distance();
                 let (to, from) = (plus(member, distance, members), minus(member, distance, members));
-                let (count, back) = (halves(step, members), members.get().saturating_sub(2 << step));
-                let set = |first| SliceSet::Stepped { base: 0, first, count, back, parts: members };
-                ((to, set(to)), (from, set(member)))
+                ((to, to), (from, member))
             }
             _ => {
-                let distance = 1 << step;
+                let distance = distance();
                 let (to, from) = (minus(member, distance, members), plus(member, distance, members));
-                let set = |first| spaced(first, step, self.class_bits, members);
-                ((to, set(to)), (from, set(member)))
+                ((to, to), (from, member))
             }
         };
-        if backwards { both(receive, send) } else { both(send, receive) }
+        if self.pass == Pass::AllGather { both(receive, send) } else { both(send, receive) }
     }
 
     #[inline]
@@ -169,17 +196,14 @@ impl Schedule {
         let (member, members) = (self.member, self.core);
         match self.algorithm {
             Algorithm::Ring => {
-                let one = |back| single(minus(member, back, members), members);
+                let one = |back| minus(member, back, members);
                 both((plus(member, 1, members), one(step)), (minus(member, 1, members), one(step + 1)))
             }
             // Bruck: everything held so far goes `distance` back, as far as it is missing there.
             _ => {
                 let distance = 1 << step;
-                let count = (members.get() - distance).min(distance);
-                let back = members.get() - 1;
-                let set = |first| SliceSet::Stepped { base: 0, first, count, back, parts: members };
                 let from = plus(member, distance, members);
-                both((minus(member, distance, members), set(member)), (from, set(from)))
+                both((minus(member, distance, members), member), (from, from))
             }
         }
     }
@@ -187,11 +211,10 @@ impl Schedule {
     /// The members from the core on hand everything they have to the member `core` below.
     fn fold(self) -> Step {
         let (member, core) = (self.member, self.core.get());
-        let all = SliceSet::Together { first: 0, count: core };
         let above = member + core;
         Step {
-            send: (member >= core).then(|| Leg { member: member - core, set: all }),
-            receive: (above < self.members.get()).then_some(Leg { member: above, set: all }),
+            send: (member >= core).then(|| Leg { member: member - core, first: 0 }),
+            receive: (above < self.members.get()).then_some(Leg { member: above, first: 0 }),
         }
     }
 
@@ -199,8 +222,7 @@ impl Schedule {
     fn chain(self, step: u32, place: u32) -> Step {
         let slices = self.core.get();
         let leg = |member: Option<u32>, slice: Option<u32>| {
-            let slice = slice.filter(|&slice| slice < slices)?;
-            Some(Leg { member: member?, set: single(slice, self.core) })
+            Some(Leg { member: member?, first: slice.filter(|&slice| slice < slices)? })
         };
         let reducing = self.pass == Pass::Reduce;
         let ahead = (place + 1 < self.members.get()).then_some(());
@@ -214,21 +236,29 @@ impl Schedule {
         }
     }
 
-    /// The binomial tree at distance 2^`power`, away from member 0.
-    fn tree(self, power: u32) -> Step {
+    /// The binomial tree at some distance, away from member 0.
+    fn tree(self, distance: u32) -> Step {
         let (member, members) = (self.member, self.members.get());
-        let distance = 1_u32 << power;
         let place = member & (2 * distance - 1);
-        let whole = matches!(self.pass, Pass::Reduce | Pass::Broadcast);
-        let set = |first: u32| match whole {
-            true => SliceSet::Together { first: 0, count: self.core.get() },
-            false => SliceSet::Together { first, count: distance.min(members - first) },
-        };
         let child = member + distance;
         Step {
-            send: (place == 0 && child < members).then(|| Leg { member: child, set: set(child) }),
-            receive: (place == distance).then(|| Leg { member: member - distance, set: set(member) }),
+            send: (place == 0 && child < members).then_some(Leg { member: child, first: child }),
+            receive: (place == distance).then(|| Leg { member: member - distance, first: member }),
         }
+    }
+
+    /// The binary logarithm of how far apart those are who exchange in a step, where that doubles or halves from one
+    /// step to the next.
+    #[inline]
+    fn power(self, step: u32) -> u32 {
+        let halving = self.algorithm == Algorithm::HalvingDoubling;
+        let descends = match self.pass {
+            Pass::Scatter | Pass::Broadcast => true,
+            Pass::AllGather => !halving,
+            Pass::ReduceScatter => halving,
+            _ => false,
+        };
+        if descends { self.steps - 1 - step } else { step }
     }
 }
 
@@ -240,8 +270,8 @@ impl Step {
 }
 
 #[inline]
-fn both((to, send): (u32, SliceSet), (from, receive): (u32, SliceSet)) -> Step {
-    Step { send: Some(Leg { member: to, set: send }), receive: Some(Leg { member: from, set: receive }) }
+fn both((to, send): (u32, u32), (from, receive): (u32, u32)) -> Step {
+    Step { send: Some(Leg { member: to, first: send }), receive: Some(Leg { member: from, first: receive }) }
 }
 
 /// Returns the slices that an algorithm works on: one per member, for halving-doubling one per member of its core, the
@@ -253,23 +283,18 @@ pub(crate) fn core(algorithm: Algorithm, members: NonZero<u32>) -> NonZero<u32> 
     }
 }
 
-#[inline]
-fn single(slice: u32, parts: NonZero<u32>) -> SliceSet {
-    SliceSet::Stepped { base: 0, first: slice, count: 1, back: 0, parts }
-}
-
 /// How many slices the NHR step of distance 2^`step` moves: in units of twice the distance, rounded half up.
 #[inline]
 fn halves(step: u32, parts: NonZero<u32>) -> u32 {
     (parts.get() - 1 + (1 << step)) >> (step + 1)
 }
 
-/// The slices the NHR step of distance 2^`step` moves: every second one from `first` on in units of the distance. They
+/// The slices that NHR moves over a distance of 2^`power`: every second one from `first` on in units of the distance. They
 /// lie by their members' low `class_bits` in reverse, and by the number above these bits: whole classes as long as twice
 /// the distance is one of the low bits, then slices of one class.
 #[inline]
-fn spaced(first: u32, step: u32, class_bits: u32, members: NonZero<u32>) -> SliceSet {
-    let bits = step + 1;
+fn spaced(first: u32, power: u32, class_bits: u32, members: NonZero<u32>) -> SliceSet {
+    let bits = power + 1;
     let width = NonZero::new(members.get() >> class_bits).unwrap_or(members);
     let low = first & ((1 << bits.min(class_bits)) - 1);
     let base = low.reverse_bits().checked_shr(u32::BITS - class_bits).unwrap_or(0) * width.get();
@@ -277,7 +302,7 @@ fn spaced(first: u32, step: u32, class_bits: u32, members: NonZero<u32>) -> Slic
         return SliceSet::Together { first: base, count: members.get() >> bits };
     }
     let (first, back) = (first >> class_bits, 1 << (bits - class_bits));
-    SliceSet::Stepped { base, first, count: halves(step, members), back, parts: width }
+    SliceSet::Stepped { base, first, count: halves(power, members), back, parts: width }
 }
 
 /// The member `distance` (at most `members`) ahead, around the circle.

@@ -8,7 +8,10 @@
 
 use core::num::NonZero;
 
-use task_graph::{ChannelNotify, Rank, RegionId, RegionKind, Span, Task, TaskSink, ThreadId};
+use heapless::Vec;
+use task_graph::{
+    ChannelNotify, Part, Rank, RegionId, RegionKind, Span, Task, TaskSink, ThreadId, WriteBatch,
+};
 use wire::launch::{ElementRange, OpKind, Staging};
 use wire::{ErrorCode, Phase, Reduction};
 
@@ -19,6 +22,9 @@ use crate::plan::Plan;
 use crate::slices::{Lengths, Slices};
 use crate::space::Layout;
 use crate::tables::{Half, Tables, Vector};
+
+/// Writes that are handed over at once.
+const PARTS: usize = 32;
 
 /// Which of the two notifies of a main-sub pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,9 +91,9 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         self.pre_copy()?;
         self.sink.mark(Phase::PreSync, 0);
         self.join_subs(Boundary::Communication)?;
-        let steps = if self.plan.is_composed() { self.run_composition()? } else { self.run_steps()? };
-        self.sink.mark(Phase::PostSync, steps);
         let overlap = self.overlap();
+        let steps = if self.plan.is_composed() { self.run_composition()? } else { self.run_steps(overlap)? };
+        self.sink.mark(Phase::PostSync, steps);
         self.start_subs(if overlap.is_some() { Boundary::Copy } else { Boundary::Communication })?;
         self.sink.mark(Phase::PostCopy, steps);
         match overlap {
@@ -392,6 +398,49 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             Some(notify) if fused.is_none() => self.record(thread, peer, notify),
             _ => Ok(()),
         }
+    }
+
+    /// Hands over a step: lets `from` write, and writes to the batch's peer, in as many batches as it takes.
+    #[inline]
+    pub(crate) fn exchange(
+        &mut self,
+        thread: ThreadId,
+        from: Option<Rank>,
+        batch: &WriteBatch,
+        parts: impl Iterator<Item = Part>,
+    ) -> Emitted {
+        let (mut ready, mut begun) = (Vec::<_, PARTS>::new(), false);
+        for part in parts {
+            if let Err(part) = ready.push(part) {
+                self.write_ahead(thread, from.filter(|_| !begun), batch, (&ready, begun))?;
+                begun = true;
+                ready.clear();
+                ready.extend([part]);
+            }
+        }
+        if !begun {
+            return self.sink.exchange(thread, from, batch, &ready);
+        }
+        self.sink.write_batch(thread, batch, &ready)?;
+        from.map_or(Ok(()), |from| self.wait(thread, from, ChannelNotify::Data))
+    }
+
+    /// Writes parts of a batch that others follow.
+    #[cold]
+    fn write_ahead(
+        &mut self,
+        thread: ThreadId,
+        from: Option<Rank>,
+        batch: &WriteBatch,
+        (parts, begun): (&[Part], bool),
+    ) -> Emitted {
+        if let Some(from) = from {
+            self.record(thread, from, ChannelNotify::Ack)?;
+        }
+        if !begun {
+            self.wait(thread, batch.peer, ChannelNotify::Ack)?;
+        }
+        self.sink.write_batch(thread, &WriteBatch { then: None, ..*batch }, parts)
     }
 
     #[inline(always)]

@@ -4,13 +4,14 @@
 //! to, write my slices with DATA on the last, wait for DATA. Links that cannot reduce while moving write to a
 //! landing area, from which the receiver reduces. A slice without bytes is skipped, its notifies are not.
 
-use task_graph::{ChannelNotify, Part, Rank, RegionId, RegionKind, TaskSink, ThreadId, WriteBatch};
+use task_graph::{ChannelNotify, Part, RegionId, RegionKind, TaskSink, ThreadId, WriteBatch};
 use wire::launch::OpKind;
 use wire::{ErrorCode, Phase};
 
 use crate::areas::Area;
 use crate::group::Group;
-use crate::schedule::{Leg, Pass, Schedule};
+use crate::overlap::Overlap;
+use crate::schedule::{Leg, Pass, Schedule, Step};
 use crate::skeleton::{Emitted, Emitter, own};
 use crate::slices::SliceSet;
 
@@ -27,7 +28,7 @@ pub(crate) struct Lane<'a, A> {
 
 impl<'a, S: TaskSink> Emitter<'a, S> {
     /// Emits all steps; returns their number.
-    pub(crate) fn run_steps(&mut self) -> Result<u16, ErrorCode> {
+    pub(crate) fn run_steps(&mut self, overlap: Option<Overlap>) -> Result<u16, ErrorCode> {
         let shape = self.plan.shape();
         // Halving-doubling works on a power of two; the ranks above it are folded in first and out last.
         let parts = self.plan.parts();
@@ -37,7 +38,6 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             work: self.slices(parts),
             landing: self.landing(parts),
         };
-        let overlap = self.overlap();
         let mut step = 0;
         for pass in Pass::of(shape.op, shape.algorithm, parts < self.plan.ranks()).into_iter().flatten() {
             let member = lane.group.member(shape.rank);
@@ -64,60 +64,52 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
                 self.copy_early(early, step)?;
             }
             self.sink.mark(Phase::Run, step);
-            let legs = schedule.step(index);
-            let from = legs.receive.map(|leg| (lane.group.rank(leg.member), leg.set));
-            if let Some((from, _)) = from {
-                self.record(lane.thread, from, ChannelNotify::Ack)?;
+            let Step { send, receive } = schedule.step(index);
+            let from = receive.map(|leg| lane.group.rank(leg.member));
+            match (from, send) {
+                (from, Some(leg)) => {
+                    let (batch, target) = self.batch(lane, leg, reducing);
+                    let parts = parts(&lane.work, target, schedule.set(index, leg));
+                    self.exchange(lane.thread, from, &batch, parts)?;
+                }
+                (Some(from), None) => {
+                    self.record(lane.thread, from, ChannelNotify::Ack)?;
+                    self.wait(lane.thread, from, ChannelNotify::Data)?;
+                }
+                (None, None) => {}
             }
-            if let Some(leg) = legs.send {
-                self.send(lane, leg, reducing)?;
-            }
-            if let Some(from) = from {
-                self.receive(lane, from, reducing)?;
+            if let (Some(from), Some(leg), true) = (from, receive, reducing)
+                && !self.sink.caps(from).can_reduce(self.plan.reduction())
+            {
+                self.reduce_set(lane, schedule.set(index, leg))?;
             }
             step += 1;
         }
         Ok(step)
     }
 
-    /// Writes slices to a member once it allows, and says so with the last.
+    /// What is written to a member, and the area of those where it goes: its landing area where the link cannot reduce.
     #[inline]
-    fn send<A: Area>(&mut self, lane: &Lane<'a, A>, leg: Leg, reducing: bool) -> Emitted {
-        let to = lane.group.rank(leg.member);
-        self.wait(lane.thread, to, ChannelNotify::Ack)?;
-        let inline = reducing && self.sink.caps(to).can_reduce(self.plan.reduction());
-        let reduction = inline.then(|| self.plan.reduction());
+    fn batch<'l, A: Area>(&self, lane: &'l Lane<'a, A>, leg: Leg, reducing: bool) -> (WriteBatch, &'l A) {
+        let peer = lane.group.rank(leg.member);
+        let inline = reducing && self.sink.caps(peer).can_reduce(self.plan.reduction());
         let (kind, target) = if reducing && !inline {
-            (RegionKind::Scratch, lane.landing)
+            (RegionKind::Scratch, &lane.landing)
         } else {
-            (self.layout.work, lane.work)
+            (self.layout.work, &lane.work)
         };
         let batch = WriteBatch {
-            peer: to,
-            dst: RegionId::of_peer(to, kind),
+            peer,
+            dst: RegionId::of_peer(peer, kind),
             src: RegionId::own(self.layout.work),
-            reduction,
-            then: ChannelNotify::Data,
+            reduction: inline.then(|| self.plan.reduction()),
+            then: Some(ChannelNotify::Data),
         };
-        let parts = lane.work.runs(leg.set).map(|(first, count)| {
-            let (src, len) = lane.work.range(first, count);
-            Part { dst: target.range(first, count).0, src, len }
-        });
-        self.sink.write_batch(lane.thread, &batch, parts)
+        (batch, target)
     }
 
-    /// Waits until the slices of a member have landed, and reduces them where the link could not.
-    #[inline]
-    fn receive<A: Area>(
-        &mut self,
-        lane: &Lane<'a, A>,
-        (from, set): (Rank, SliceSet),
-        reducing: bool,
-    ) -> Emitted {
-        self.wait(lane.thread, from, ChannelNotify::Data)?;
-        if !reducing || self.sink.caps(from).can_reduce(self.plan.reduction()) {
-            return Ok(());
-        }
+    /// Reduces what has landed and could not be reduced on its way.
+    fn reduce_set<A: Area>(&mut self, lane: &Lane<'a, A>, set: SliceSet) -> Emitted {
         for (first, count) in lane.work.runs(set) {
             let dst = own(self.layout.work, lane.work.range(first, count));
             let src = own(RegionKind::Scratch, lane.landing.range(first, count));
@@ -125,4 +117,13 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         }
         Ok(())
     }
+}
+
+/// The slices of a set, from one area to another that is divided in the same way.
+#[inline]
+fn parts<A: Area>(work: &A, target: &A, set: SliceSet) -> impl Iterator<Item = Part> {
+    work.runs(set).map(move |(first, count)| {
+        let (src, len) = work.range(first, count);
+        Part { dst: target.range(first, count).0, src, len }
+    })
 }

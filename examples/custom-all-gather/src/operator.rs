@@ -31,13 +31,10 @@ impl CustomOperator for AllGather {
         for distance in 1..ranks {
             // In each round everybody writes to somebody else, so no link is used twice.
             let (to, from) = ((rank + distance) % ranks, (rank + ranks - distance) % ranks);
-            sink.task(MAIN, &Task::ChannelRecord { peer: from, notify: ChannelNotify::Ack })?;
-            sink.task(MAIN, &Task::ChannelWait { peer: to, notify: ChannelNotify::Ack })?;
             let dst = RegionId::of_peer(to, RegionKind::Output);
-            let (src, then) = (RegionId::INPUT, ChannelNotify::Data);
+            let (src, then) = (RegionId::INPUT, Some(ChannelNotify::Data));
             let batch = WriteBatch { peer: to, dst, src, reduction: None, then };
-            sink.write_batch(MAIN, &batch, [Part { dst: mine, src: 0, len: bytes }].into_iter())?;
-            sink.task(MAIN, &Task::ChannelWait { peer: from, notify: ChannelNotify::Data })?;
+            sink.exchange(MAIN, Some(from), &batch, &[Part { dst: mine, src: 0, len: bytes }])?;
         }
         Ok(())
     }

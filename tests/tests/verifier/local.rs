@@ -188,13 +188,13 @@ fn every_part_of_a_batch_is_checked() {
         dst: RegionId::of_peer(peer, RegionKind::Scratch),
         src: RegionId::SCRATCH,
         reduction: None,
-        then: ChannelNotify::Data,
+        then: Some(ChannelNotify::Data),
     };
     let part = |dst| Part { dst, src: 0, len: 8 };
     let run = |peer, parts: &[Part]| {
         let mut collector = Collector::new(|_| FULL_CAPS);
         let mut checked = Checked::new(&structure, &mut collector);
-        let result = checked.write_batch(ThreadId::MAIN, &batch(peer), parts.iter().copied());
+        let result = checked.write_batch(ThreadId::MAIN, &batch(peer), parts);
         (result, collector.into_tasks().tasks.len())
     };
     assert_eq!(run(0, &[part(0), part(8), part(scratch - 8)]), (Ok(()), 3));

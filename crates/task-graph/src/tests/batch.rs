@@ -31,7 +31,7 @@ fn batch(peer: Rank, reduces: bool) -> WriteBatch {
         dst: RegionId::of_peer(peer, RegionKind::Scratch),
         src: RegionId::OUTPUT,
         reduction: if reduces { SUM } else { None },
-        then: ChannelNotify::Data,
+        then: Some(ChannelNotify::Data),
     }
 }
 
@@ -40,10 +40,10 @@ fn both(peer: Rank, reduces: bool, parts: &[Part]) -> [Graph; 2] {
     let [mut one_by_one, mut at_once] = [graph(40), graph(40)];
     let mut sink = OneByOne(Recorder::new(&mut one_by_one, tables.resources()));
     sink.mark(Phase::Run, 3);
-    sink.write_batch(ThreadId(1), &batch(peer, reduces), parts.iter().copied()).expect("records");
+    sink.write_batch(ThreadId(1), &batch(peer, reduces), parts).expect("records");
     let mut sink = Recorder::new(&mut at_once, tables.resources());
     sink.mark(Phase::Run, 3);
-    sink.write_batch(ThreadId(1), &batch(peer, reduces), parts.iter().copied()).expect("records");
+    sink.write_batch(ThreadId(1), &batch(peer, reduces), parts).expect("records");
     [one_by_one, at_once]
 }
 

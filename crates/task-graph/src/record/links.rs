@@ -1,0 +1,306 @@
+//! What goes over links: transfers and signals, by this device's copy engine or through a queue pair.
+
+use core::ops::DerefMut;
+
+use wire::{
+    Command, Descriptor, Engine, ErrorCode, Labels, Operand, Reduction, Transfer, TransferKind, WorkRequest,
+};
+
+use super::{Recorder, operand, same_len};
+use crate::encode::Link;
+use crate::graph::{Block, QueueIndex};
+use crate::pattern::{NO_BASE, Pattern, end};
+use crate::region::whole_granules;
+use crate::{ChannelNotify, Part, Rank, RegionId, Span, ThreadId, WriteBatch};
+
+/// A transfer between this rank and a peer, before the protocol has been looked at.
+#[derive(Clone, Copy)]
+pub(super) struct PeerTransfer {
+    pub(super) writes: bool,
+    pub(super) local: Span,
+    pub(super) remote: Span,
+    pub(super) reduction: Option<Reduction>,
+    pub(super) notify: Option<ChannelNotify>,
+}
+
+impl PeerTransfer {
+    /// Takes the longest piece off the front that a link moves in one. Only the last piece says that data landed.
+    fn split_off(&mut self, most: u64) -> Self {
+        let (local, remote) = (self.local.split_off(most), self.remote.split_off(most));
+        Self { local, remote, notify: None, ..*self }
+    }
+}
+
+impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
+    /// A transfer over a link, in pieces that it moves in one.
+    #[inline(always)]
+    pub(super) fn over(
+        &mut self,
+        thread: ThreadId,
+        link: Link<'a>,
+        transfer: PeerTransfer,
+    ) -> Result<(), ErrorCode> {
+        same_len(transfer.remote, transfer.local)?;
+        if link.is_queue_pair() {
+            return self.over_pair(thread, link, transfer);
+        }
+        let mut rest = transfer;
+        while rest.local.len > link.channel.max_len {
+            let piece = rest.split_off(link.channel.max_len);
+            self.sdma(thread, link, &piece)?;
+        }
+        if rest.local.len > 0 { self.sdma(thread, link, &rest) } else { Ok(()) }
+    }
+
+    /// The same through a queue pair: a work request and a post for each piece.
+    fn over_pair(
+        &mut self,
+        thread: ThreadId,
+        link: Link<'a>,
+        transfer: PeerTransfer,
+    ) -> Result<(), ErrorCode> {
+        let mut rest = transfer;
+        while rest.local.len > 0 {
+            let mut piece = rest;
+            if rest.local.len > link.channel.max_len {
+                piece = rest.split_off(link.channel.max_len);
+            } else {
+                rest.local.len = 0;
+            }
+            let PeerTransfer { local, remote, reduction, .. } = piece;
+            let (local_op, remote_op, len) = (operand(local), operand(remote), local.len);
+            let notify = piece.notify.map(|notify| link.remote(notify));
+            let request = if piece.writes {
+                WorkRequest::Write { local: local_op, remote: remote_op, len, reduction, notify }
+            } else {
+                WorkRequest::Read { local: local_op, remote: remote_op, len, reduction }
+            };
+            let pattern = Pattern::Wqe { local: Some(local.region), remote: Some(remote.region) };
+            self.graph.kinds.transfers += 1;
+            self.wqe(link, &request, pattern, [end(&local), end(&remote)])?;
+            self.post(thread, link)?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn sdma(&mut self, thread: ThreadId, link: Link<'a>, transfer: &PeerTransfer) -> Result<(), ErrorCode> {
+        let PeerTransfer { local, remote, reduction, .. } = *transfer;
+        let channel = link.channel.index;
+        let (kind, src, dst) = if transfer.writes {
+            (TransferKind::Write { channel }, local, remote)
+        } else {
+            (TransferKind::Read { channel }, remote, local)
+        };
+        let command = Command::Transfer(Transfer {
+            kind,
+            engine: Engine::Sdma,
+            reduction,
+            src: operand(src),
+            dst: operand(dst),
+            len: src.len,
+            notify: transfer.notify.map(|notify| link.remote(notify)),
+        });
+        self.graph.kinds.transfers += 1;
+        let pattern = Pattern::Sqe { src: Some(src.region), dst: Some(dst.region) };
+        self.sqe(thread, &command, self.labels(link.label()), pattern, [end(&src), end(&dst)])
+    }
+
+    fn wqe(
+        &mut self,
+        link: Link<'a>,
+        request: &WorkRequest,
+        pattern: Pattern,
+        ends: [u64; 2],
+    ) -> Result<(), ErrorCode> {
+        let number = self.graph.patterns.intern(pattern, ends)?;
+        self.graph.kinds.wqes += 1;
+        let wqe = request.emit(self.labels(link.label()));
+        self.graph.push(link.queue, Descriptor::from(wqe), number)
+    }
+
+    /// Lets the queue pair run up to what has been recorded for it.
+    fn post(&mut self, thread: ThreadId, link: Link<'a>) -> Result<(), ErrorCode> {
+        let queue = link.queue;
+        let command = Command::Post { channel: link.channel.index, wqe_tail: self.graph.queue_len(queue) };
+        self.sqe(thread, &command, self.labels(link.label()), Pattern::Post { queue }, [0; 2])
+    }
+
+    /// Sets a notify at the other end.
+    #[inline(always)]
+    pub(super) fn record_over(
+        &mut self,
+        thread: ThreadId,
+        link: Link<'a>,
+        notify: ChannelNotify,
+    ) -> Result<(), ErrorCode> {
+        if link.is_queue_pair() {
+            return self.record_over_pair(thread, link, notify);
+        }
+        let command = Command::RecordPeer { channel: link.channel.index, notify: link.remote(notify) };
+        self.signal(thread, &command, link.label(), Pattern::NO_BASE)
+    }
+
+    fn record_over_pair(
+        &mut self,
+        thread: ThreadId,
+        link: Link<'a>,
+        notify: ChannelNotify,
+    ) -> Result<(), ErrorCode> {
+        self.graph.kinds.signals += 1;
+        let none = Pattern::Wqe { local: None, remote: None };
+        self.wqe(link, &WorkRequest::Record { notify: link.remote(notify) }, none, [0; 2])?;
+        self.post(thread, link)
+    }
+
+    /// Waits for a notify that the other end sets.
+    #[inline(always)]
+    pub(super) fn wait_over(
+        &mut self,
+        thread: ThreadId,
+        link: Link<'a>,
+        notify: ChannelNotify,
+    ) -> Result<(), ErrorCode> {
+        self.signal(thread, &Command::Wait { notify: link.local(notify) }, link.label(), Pattern::NO_BASE)
+    }
+
+    /// A step with one transfer by this device's copy engine: four descriptors. Returns whether that is what it takes, and
+    /// whether they have room together; nothing is recorded elsewhere.
+    #[inline(always)]
+    pub(super) fn exchange_by_sdma(
+        &mut self,
+        thread: ThreadId,
+        from: Link<'a>,
+        to: Link<'a>,
+        (batch, part, then): (&WriteBatch, Part, ChannelNotify),
+    ) -> Result<bool, ErrorCode> {
+        check_peer(batch.dst, batch.peer)?;
+        let pairs = from.is_queue_pair() || to.is_queue_pair();
+        if pairs || part.len == 0 || part.len > to.channel.max_len {
+            return Ok(false);
+        }
+        let (remote, local) = batch.spans(part);
+        let pattern = Pattern::Sqe { src: Some(local.region), dst: Some(remote.region) };
+        let number = self.graph.patterns.intern(pattern, [end(&local), end(&remote)])?;
+        let Self { phase, step, .. } = *self;
+        let transfer = Transfer {
+            kind: TransferKind::Write { channel: to.channel.index },
+            engine: Engine::Sdma,
+            reduction: batch.reduction,
+            src: operand(local),
+            dst: operand(remote),
+            len: part.len,
+            notify: Some(to.remote(then)),
+        };
+        let allow =
+            Command::RecordPeer { channel: from.channel.index, notify: from.remote(ChannelNotify::Ack) };
+        let wait = |link: Link<'a>, notify| Command::Wait { notify: link.local(notify) };
+        let labels = |task, link: Link<'a>| Labels {
+            task,
+            phase,
+            step,
+            peer: link.label(),
+            timeout_ms: 0,
+            complete: false,
+        };
+        let queue = QueueIndex(thread.0);
+        let Some((task, [first, second, third, fourth], numbers)) = self.graph.room(queue) else {
+            return Ok(false);
+        };
+        *first = allow.emit(labels(task, from)).into();
+        *second = wait(to, ChannelNotify::Ack).emit(labels(task + 1, to)).into();
+        *third = Command::Transfer(transfer).emit(labels(task + 2, to)).into();
+        *fourth = wait(from, ChannelNotify::Data).emit(labels(task + 3, from)).into();
+        *numbers = [NO_BASE, NO_BASE, number, NO_BASE];
+        self.graph.kinds.signals += 3;
+        self.graph.kinds.transfers += 1;
+        Ok(true)
+    }
+
+    /// The writes of a batch, the last one with its notify where the link can.
+    #[inline(always)]
+    pub(super) fn write_over(
+        &mut self,
+        thread: ThreadId,
+        link: Link<'a>,
+        batch: &WriteBatch,
+        parts: &[Part],
+    ) -> Result<(), ErrorCode> {
+        check_peer(batch.dst, batch.peer)?;
+        let last = parts.iter().rposition(|part| part.len > 0);
+        let fused = batch.then.filter(|_| last.is_some() && link.caps().write_notify);
+        if last.is_some() && link.is_queue_pair() {
+            self.writes_over_pair(thread, link, batch, (parts, last, fused))?;
+        } else if last.is_some() {
+            self.writes_by_sdma(thread, link, batch, (parts, last, fused))?;
+        }
+        match batch.then {
+            Some(notify) if fused.is_none() => self.record_over(thread, link, notify),
+            _ => Ok(()),
+        }
+    }
+
+    fn writes_over_pair(
+        &mut self,
+        thread: ThreadId,
+        link: Link<'a>,
+        batch: &WriteBatch,
+        (parts, last, fused): (&[Part], Option<usize>, Option<ChannelNotify>),
+    ) -> Result<(), ErrorCode> {
+        let (writes, reduction) = (true, batch.reduction);
+        for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.len > 0) {
+            let (remote, local) = batch.spans(*part);
+            let notify = fused.filter(|_| Some(index) == last);
+            self.over_pair(thread, link, PeerTransfer { writes, local, remote, reduction, notify })?;
+        }
+        Ok(())
+    }
+
+    /// All from one pattern: the descriptors differ in four lanes, and the last says that data landed.
+    #[inline(always)]
+    fn writes_by_sdma(
+        &mut self,
+        thread: ThreadId,
+        link: Link<'a>,
+        batch: &WriteBatch,
+        (parts, last, fused): (&[Part], Option<usize>, Option<ChannelNotify>),
+    ) -> Result<(), ErrorCode> {
+        let transfer = Transfer {
+            kind: TransferKind::Write { channel: link.channel.index },
+            engine: Engine::Sdma,
+            reduction: batch.reduction,
+            src: Operand::default(),
+            dst: Operand::default(),
+            len: 0,
+            notify: None,
+        };
+        let labels = self.labels(link.label());
+        let emit = |notify| Descriptor::from(Command::Transfer(Transfer { notify, ..transfer }).emit(labels));
+        let (plain, notifying) = (emit(None), emit(fused.map(|notify| link.remote(notify))));
+        let ends = parts.iter().filter(|part| part.len > 0).fold([0; 2], |[src, dst]: [u64; 2], part| {
+            [src.max(part.src.saturating_add(part.len)), dst.max(part.dst.saturating_add(part.len))]
+        });
+        let pattern = Pattern::Sqe { src: Some(batch.src), dst: Some(batch.dst) };
+        let number = self.graph.patterns.intern(pattern, ends)?;
+        for (index, part) in parts.iter().enumerate() {
+            let mut rest = *part;
+            while rest.len > 0 {
+                let most = link.channel.max_len;
+                let len = if rest.len > most { whole_granules(most) } else { rest.len };
+                let ends = Some(index) == last && len == rest.len;
+                let [head, .., signal, _] = if ends { notifying.lanes } else { plain.lanes };
+                let task = u64::from(self.graph.len());
+                let lanes = [head, task, rest.src, rest.dst, len, 0, signal, 0];
+                self.graph.push(QueueIndex(thread.0), Descriptor { lanes }, number)?;
+                self.graph.kinds.transfers += 1;
+                (rest.src, rest.dst, rest.len) =
+                    (rest.src.wrapping_add(len), rest.dst.wrapping_add(len), rest.len - len);
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn check_peer(region: RegionId, peer: Rank) -> Result<(), ErrorCode> {
+    if region.peer() == Some(peer) { Ok(()) } else { Err(ErrorCode::PLAN_INTERNAL) }
+}
