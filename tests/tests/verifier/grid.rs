@@ -1,6 +1,7 @@
 //! Everything the templates emit is proved.
 
 use host_launcher::prove::Case;
+use wire::launch::{Algorithm, OpKind};
 
 use crate::shapes::{cases, chunked, exists, expand, proof};
 
@@ -85,4 +86,23 @@ fn input_and_output_in_one_buffer() {
     assert!(varied(|case| Case { in_place: true, ..case }) > 900);
     let plain = |case| chunked(Case { in_place: true, inline_reduce: false, ..case }, 7);
     assert!(varied(plain) > 900);
+}
+
+#[test]
+fn steps_of_more_writes_than_are_handed_over_at_once() {
+    // 35 slices that do not lie together move in one step of 70 ranks.
+    for inline_reduce in [true, false] {
+        let some = |case: &Case| {
+            matches!(case.operation.algorithm, Algorithm::Nhr | Algorithm::Nb)
+                && matches!(case.operation.op, OpKind::AllGather | OpKind::ReduceScatter)
+        };
+        let cases = cases(70, 3).map(|case| Case { inline_reduce, ..case });
+        let mut proved = 0;
+        for case in cases.filter(some).filter(exists) {
+            let (machine, graph) = expand(&case);
+            proof(&machine, &graph).unwrap_or_else(|refuted| panic!("{case:?}\n{refuted}"));
+            proved += 1;
+        }
+        assert!(proved > 3, "{proved}");
+    }
 }

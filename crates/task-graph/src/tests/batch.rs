@@ -86,3 +86,33 @@ fn a_batch_without_bytes_still_signals() {
     let seen = pack(&at_once).rebased(QueueIndex(1), &vectors);
     assert_eq!(wire::Sqe::from(seen[0]).opcode, wire::Sqe::RECORD_PEER);
 }
+
+proptest! {
+    #[test]
+    fn a_step_is_its_tasks(
+        to in prop_oneof![Just(HCCS), Just(ROCE), Just(UB)],
+        from in prop::option::of(prop_oneof![Just(HCCS), Just(ROCE), Just(UB)]),
+        reduces in any::<bool>(),
+        // Steps before it move where its descriptors lie in a block.
+        before in 0..70_usize,
+        parts in prop::collection::vec(part(), 0..4),
+    ) {
+        let tables = Tables::new();
+        let [mut one_by_one, mut at_once] = [graph(40), graph(40)];
+        let step = |sink: &mut dyn TaskSink| {
+            sink.mark(Phase::Run, 3);
+            for _ in 0..before {
+                sink.task(ThreadId(1), &Task::ChannelWait { peer: HCCS, notify: ChannelNotify::Fin }).expect("fits");
+            }
+            sink.exchange(ThreadId(1), from, &batch(to, reduces), &parts).expect("records");
+        };
+        step(&mut OneByOne(Recorder::new(&mut one_by_one, tables.resources())));
+        step(&mut Recorder::new(&mut at_once, tables.resources()));
+        prop_assert_eq!(one_by_one.queues(), at_once.queues());
+        prop_assert_eq!(one_by_one.kinds(), at_once.kinds());
+        prop_assert_eq!(one_by_one.len(), at_once.len());
+        for &queue in one_by_one.queues() {
+            prop_assert_eq!(contents(&one_by_one, queue), contents(&at_once, queue));
+        }
+    }
+}
