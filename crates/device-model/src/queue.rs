@@ -236,6 +236,10 @@ mod tests {
         assert_eq!(every_announcement::<2>(), 5 * 13 * 4);
         assert_eq!(every_announcement::<3>(), 10 * 25 * 8);
         assert_eq!(every_announcement::<5>(), 36 * 97 * 32);
+        if std::env::var_os("AICPU_TS_LARGER_MODELS").is_some() {
+            assert_eq!(every_announcement::<6>(), 69 * 193 * 64);
+            assert_eq!(every_announcement::<7>(), 134 * 385 * 128);
+        }
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub fn widen<T: Count>(last: u64, limit: u64, low: T) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::{Count, widen};
 
     /// A counter of `BITS` bits.
@@ -68,6 +70,10 @@ mod tests {
         exhaustive::<2>();
         exhaustive::<3>();
         exhaustive::<4>();
+        if std::env::var_os("AICPU_TS_LARGER_MODELS").is_some() {
+            exhaustive::<5>();
+            exhaustive::<6>();
+        }
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::process::{Command, Stdio};
 use super::Size;
 use crate::{command, test};
 
+/// The unit tests of a crate, as a target.
+const LIB: &str = "lib";
+
 /// Mistakes in graphs that the verifier proves or refutes, each judged by what it does to bytes, and random graphs judged by
 /// another verifier too.
 pub(super) fn mutants(size: Size) -> Vec<String> {
@@ -28,6 +31,8 @@ fn verifier(test: &str, number: u64) -> Vec<String> {
 /// Small models in every state; of a release, larger ones.
 pub(super) fn models(size: Size) -> Vec<String> {
     let in_order = [
+        release("aicpu-ring", LIB, "small_widths"),
+        release("aicpu-device-model", LIB, "small_widths"),
         release("task-cache", "cache", "exhaustive"),
         release("aicpu-kernel", "kernel", "cache_lives"),
         release("aicpu-tests", "verifier", "schedules"),
@@ -51,8 +56,13 @@ pub(super) fn pairs(size: Size) -> Vec<String> {
 /// Returns the command for the tests of that name, the long ones too.
 fn release(package: &str, target: &str, test: &str) -> Command {
     let mut tests = command::cargo("test");
-    tests.args(["--release", "--package", package, "--test", target, "--"]);
-    tests.args(["--include-ignored", "--nocapture", test]);
+    tests.args(["--release", "--package", package]);
+    if target == LIB {
+        tests.arg("--lib");
+    } else {
+        tests.args(["--test", target]);
+    }
+    tests.args(["--", "--include-ignored", "--nocapture", test]);
     tests
 }
 
