@@ -5,7 +5,7 @@ use aicpu_fuzz::world;
 use host_launcher::rank_table::{RankTable, Source};
 use libfuzzer_sys::fuzz_target;
 
-const TABLE: &[u8] = include_bytes!("../../examples/rank-tables/v2.0_2x8.json");
+const TABLE: &[u8] = include_bytes!("../../examples/rank-tables/v2.0_1x8.json");
 
 fuzz_target!(|data: &[u8]| {
     let topology = Some(Source { bytes: data, name: "topology" });

@@ -245,6 +245,13 @@ fn entry_150_unknown_names_draw_a_warning_with_the_nearest() {
 }
 
 #[test]
+fn long_names_are_not_compared_letter_by_letter() {
+    // It would take minutes.
+    let settings = read(&[(&*format!("HCCL_{}", "BUFFSIZE".repeat(100_000)), "1")]).unwrap();
+    assert!(settings.warnings()[0].to_string().ends_with("it has no effect"));
+}
+
+#[test]
 fn variables_without_effect_are_listed_with_the_reason() {
     let settings = read(&[("HCOMM_TA_TIMEOUT", "1"), ("HCCL_SOCKET_IFNAME", "=eth0")]).unwrap();
     let listed: Vec<_> = settings.unused().iter().map(|unused| (&*unused.name, &*unused.requested)).collect();

@@ -25,7 +25,7 @@ pub const ENDING: &str = "dump";
 /// Longest file that is read.
 const LARGEST: u64 = 256 << 20;
 /// Checksum at the end.
-const CRC32C: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISCSI);
+static CRC32C: crc::Crc<u32, crc::Table<16>> = crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
 
 impl Snapshot {
     /// Returns the bytes of a dump.

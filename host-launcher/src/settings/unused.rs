@@ -119,9 +119,14 @@ impl Warning {
     pub(super) fn of(name: &str) -> Option<Self> {
         let stem = stem(name)?;
         let known = NAMES.iter().copied().chain(UNUSED.iter().map(|&(known, _)| known));
-        let likeness =
-            |known: &str| strsim::normalized_damerau_levenshtein(stem, self::stem(known).unwrap_or(known));
-        let best = known.map(|known| (known, likeness(known))).max_by(|(_, a), (_, b)| a.total_cmp(b));
+        // A name is no more like another than it is as long: nothing long is compared letter by letter.
+        let len = stem.len() as f64;
+        let near = known.map(|known| (known, self::stem(known).unwrap_or(known))).filter(|(_, known)| {
+            let known = known.len() as f64;
+            known.min(len) >= ALIKE * known.max(len)
+        });
+        let likeness = |known: &str| strsim::normalized_damerau_levenshtein(stem, known);
+        let best = near.map(|(known, its)| (known, likeness(its))).max_by(|(_, a), (_, b)| a.total_cmp(b));
         let nearest = best.filter(|&(_, likeness)| likeness >= ALIKE).map(|(known, _)| known);
         Some(Self::Unknown { name: name.to_owned(), nearest })
     }
