@@ -158,9 +158,9 @@ fn no_harmful_mutant_is_missed() {
 #[ignore = "minutes; run with --release"]
 fn as_many_mutants_as_asked_for() {
     let number = crate::asked_for(200_000);
-    // Not every mistake has a place in every graph.
+    // Not half of the mistakes find a place in their graph.
     let places = u32::try_from(subjects().len() * Mistake::ALL.len()).expect("few");
-    let score = campaign(number.div_ceil(places) * 11 / 10, 100, 20);
+    let score = campaign(number.div_ceil(places) * 5 / 2, 100, 20);
     println!("{score:#?}");
-    assert!(score.made >= number);
+    assert!(score.made >= number, "{score:?}");
 }
