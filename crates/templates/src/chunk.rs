@@ -16,10 +16,11 @@ use wire::launch::{OpKind, Staging};
 
 use crate::areas::Nested;
 use crate::schedule::{Pass, wrapped};
-use crate::skeleton::{Boundary, Emitted, Emitter, at, own};
+use crate::skeleton::{Boundary, Emitted, Emitter};
 use crate::slices::Slices;
 use crate::steps::Lane;
 use crate::tables::Half;
+use crate::tasks::{at, own};
 
 impl<S: TaskSink> Emitter<'_, S> {
     /// Syncs at the communication boundary.

@@ -14,8 +14,9 @@ use task_graph::{ChannelNotify, Rank, RegionKind, TaskSink, ThreadId};
 use wire::Phase;
 use wire::launch::{Algorithm, OpKind, Staging};
 
-use crate::skeleton::{Boundary, Emitted, Emitter, at, own};
+use crate::skeleton::{Boundary, Emitted, Emitter};
 use crate::tables::Half;
+use crate::tasks::{at, own};
 
 /// One exchange: all of an operation, or one half of it.
 #[derive(Clone, Copy)]

@@ -13,7 +13,8 @@ use wire::script::{Action, Instruction, Memory, Place, Script, ScriptHeader, Tol
 use wire::{ErrorCode, Phase};
 
 use crate::plan::{CHUNK_ALIGN, PlanError, Shape};
-use crate::skeleton::{Boundary, Emitted, Emitter, at, own};
+use crate::skeleton::{Boundary, Emitted, Emitter};
+use crate::tasks::{at, own};
 
 /// How a script cuts elements and scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,10 @@ use task_graph::{ChannelNotify, Rank, RegionKind, Span, Task, TaskSink, ThreadId
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::{ErrorCode, Phase};
 
-use crate::skeleton::{Boundary, Emitted, Emitter, at, own};
+use crate::skeleton::{Boundary, Emitted, Emitter};
 use crate::slices::Slices;
 use crate::tables::Half;
+use crate::tasks::{at, own};
 
 impl<S: TaskSink> Emitter<'_, S> {
     fn direct(&self) -> bool {

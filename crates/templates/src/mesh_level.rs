@@ -8,9 +8,10 @@ use wire::Phase;
 
 use crate::areas::Area;
 use crate::schedule::{Pass, wrapped};
-use crate::skeleton::{Boundary, Emitted, Emitter, own};
+use crate::skeleton::{Boundary, Emitted, Emitter};
 use crate::slices::SliceSet;
 use crate::steps::Lane;
+use crate::tasks::own;
 
 /// A peer of a member: how far behind it, and the thread that serves it, by number.
 type Peer = (u32, u64);

@@ -13,9 +13,10 @@ use wire::launch::{Algorithm, OpKind, Staging};
 use crate::areas::Area;
 use crate::group::first_part;
 use crate::schedule::{Pass, Schedule};
-use crate::skeleton::{Boundary, Emitted, Emitter, own};
+use crate::skeleton::{Boundary, Emitted, Emitter};
 use crate::slices::{SliceSet, Slices};
 use crate::tables::Half;
+use crate::tasks::own;
 
 /// The slices of a result.
 #[derive(Clone, Copy, Debug)]

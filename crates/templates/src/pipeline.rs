@@ -11,9 +11,10 @@ use wire::{ErrorCode, Phase};
 use crate::areas::{Area, Nested};
 use crate::group::Group;
 use crate::schedule::{Pass, wrapped};
-use crate::skeleton::{Boundary, Emitted, Emitter, own};
+use crate::skeleton::{Boundary, Emitted, Emitter};
 use crate::slices::SliceSet;
 use crate::steps::Lane;
+use crate::tasks::own;
 
 /// Where a rank stands.
 #[derive(Clone, Copy)]

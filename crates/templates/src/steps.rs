@@ -12,8 +12,9 @@ use crate::areas::Area;
 use crate::group::Group;
 use crate::overlap::Overlap;
 use crate::schedule::{Leg, Pass, Schedule, Step};
-use crate::skeleton::{Emitted, Emitter, own};
+use crate::skeleton::{Emitted, Emitter};
 use crate::slices::SliceSet;
+use crate::tasks::own;
 
 /// Where a pass runs: on which thread, among whom, on what.
 #[derive(Clone, Copy)]
