@@ -1,12 +1,14 @@
 //! Set-up, build, run and check tasks of aicpu-ts: `cargo xtask <task>`.
 //!
 //! Every check the project has is one of these commands, the same on a desk and in CI. What is missing on a machine
-//! is installed by [`setup`], and only there; every other task says which piece it lacks.
+//! is installed by [`setup`], and only there, but for a reader of profiles that [`coverage`] alone needs; every other task
+//! says which piece it lacks.
 
 mod bench;
 mod campaign;
 mod ci;
 mod command;
+mod coverage;
 mod demo;
 mod firmware;
 mod fuzz;
@@ -60,6 +62,8 @@ enum Task {
     Bench(bench::Options),
     /// Simulate lives of clusters by the thousand, with faults, and check what must be zero
     Campaign(campaign::Options),
+    /// Measure which lines of the core crates tests run
+    Coverage,
     /// Fuzz everything that reads bytes of another party
     Fuzz(fuzz::Options),
     /// Run tests of unsafe code and simulated lives under AddressSanitizer
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Bench(options) => bench::run(&options),
         Task::Campaign(options) => campaign::run(&options),
+        Task::Coverage => coverage::run(),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Sanitize => sanitize::run(),
         Task::Soak(options) => soak::run(&options),
