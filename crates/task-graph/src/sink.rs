@@ -88,7 +88,6 @@ pub trait TaskSink {
     ///
     /// # Errors
     /// As [`task`](Self::task).
-    #[inline]
     fn write_batch(&mut self, thread: ThreadId, batch: &WriteBatch, parts: &[Part]) -> Result<(), ErrorCode> {
         let last = parts.iter().rposition(|part| part.len > 0);
         let fused = batch.then.filter(|_| last.is_some() && self.caps(batch.peer).write_notify);
@@ -108,7 +107,6 @@ pub trait TaskSink {
     ///
     /// # Errors
     /// As [`task`](Self::task).
-    #[inline]
     fn exchange(
         &mut self,
         thread: ThreadId,

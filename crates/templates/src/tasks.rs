@@ -69,13 +69,24 @@ impl<S: TaskSink> Emitter<'_, S> {
                 self.write_ahead(thread, from.filter(|_| !begun), batch, (&ready, begun))?;
                 begun = true;
                 ready.clear();
-                ready.extend([part]);
+                let _ = ready.push(part); // An empty list has room.
             }
         }
+        self.write_last(thread, from, batch, (&ready, begun))
+    }
+
+    /// Writes the last parts of a batch, which are all of it unless it has `begun`.
+    fn write_last(
+        &mut self,
+        thread: ThreadId,
+        from: Option<Rank>,
+        batch: &WriteBatch,
+        (parts, begun): (&[Part], bool),
+    ) -> Emitted {
         if !begun {
-            return self.sink.exchange(thread, from, batch, &ready);
+            return self.sink.exchange(thread, from, batch, parts);
         }
-        self.sink.write_batch(thread, batch, &ready)?;
+        self.sink.write_batch(thread, batch, parts)?;
         from.map_or(Ok(()), |from| self.wait(thread, from, ChannelNotify::Data))
     }
 
