@@ -1,6 +1,6 @@
-//! All sequences of eight events, or nine in a release's campaign, in the lives of two communicators on one kernel: created, destroyed, created again
-//! under the same name and at the same addresses; buffers deregistered and registered again where they were; suspended
-//! and resumed; their graphs evicted. Each launch hits exactly what it may, and writes no token but today's.
+//! All sequences of eight events, or nine in a release's campaign, in the lives of two communicators on one kernel:
+//! created, destroyed, created again under the same name and at the same addresses; buffers deregistered and registered
+//! again where they were; suspended and resumed; their graphs evicted. Each launch hits exactly what it may, and writes no token but today's.
 //!
 //! The kernel is never restarted: every sequence begins with what all those before have left in its cache.
 

@@ -43,11 +43,18 @@ impl<'a, E: Extents> Local<'a, E> {
         }
     }
 
-    /// Checks the writes of a batch, which set and take no notify of a thread.
-    fn check_batch(&self, thread: ThreadId, batch: &WriteBatch, parts: &[Part]) -> Result<(), Obligation> {
-        // Waiting for the peer and setting its notify need the same thread and channel.
-        let signal = Task::ChannelWait { peer: batch.peer, notify: ChannelNotify::Ack };
-        self.structure.check(thread, &signal)?;
+    /// Checks a step, or the writes of a batch alone: they set and take no notify of a thread.
+    fn check_step(
+        &self,
+        thread: ThreadId,
+        from: Option<Rank>,
+        batch: &WriteBatch,
+        parts: &[Part],
+    ) -> Result<(), Obligation> {
+        // Setting a notify of a peer needs the same thread and channel as waiting for one.
+        for peer in from.into_iter().chain([batch.peer]) {
+            self.structure.check(thread, &Task::ChannelWait { peer, notify: ChannelNotify::Ack })?;
+        }
         let mut parts = parts.iter().filter(|part| part.len > 0);
         parts.try_for_each(|part| self.structure.check(thread, &batch.task(*part, None)))
     }
@@ -119,7 +126,7 @@ impl<S: TaskSink, E: Extents> TaskSink for Checked<'_, S, E> {
 
     #[inline(always)]
     fn write_batch(&mut self, thread: ThreadId, batch: &WriteBatch, parts: &[Part]) -> Result<(), ErrorCode> {
-        self.local.check_batch(thread, batch, parts).map_err(Obligation::code)?;
+        self.local.check_step(thread, None, batch, parts).map_err(Obligation::code)?;
         self.sink.write_batch(thread, batch, parts)
     }
 
@@ -131,14 +138,7 @@ impl<S: TaskSink, E: Extents> TaskSink for Checked<'_, S, E> {
         batch: &WriteBatch,
         parts: &[Part],
     ) -> Result<(), ErrorCode> {
-        let check = |task: Task| self.local.structure.check(thread, &task);
-        let checked = (|| {
-            if let Some(peer) = from {
-                check(Task::ChannelRecord { peer, notify: ChannelNotify::Ack })?;
-            }
-            self.local.check_batch(thread, batch, parts)
-        })();
-        checked.map_err(Obligation::code)?;
+        self.local.check_step(thread, from, batch, parts).map_err(Obligation::code)?;
         self.sink.exchange(thread, from, batch, parts)
     }
 }

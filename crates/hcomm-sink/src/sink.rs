@@ -1,6 +1,8 @@
 //! The sink: one call for each task.
 
-use task_graph::{Bindings, Caps, ChannelNotify, Rank, RegionId, Resources, Span, Task, TaskSink, ThreadId};
+use task_graph::{
+    Bindings, Caps, ChannelNotify, Link, Rank, RegionId, Resources, Span, Task, TaskSink, ThreadId,
+};
 use wire::npu::Protocol;
 use wire::{DeviceAddr, ErrorCode, Phase, Reduction};
 
@@ -149,7 +151,7 @@ impl<'a, P: DataPlane, B: Bindings> CallSink<'a, P, B> {
 
     #[inline]
     fn channel(&self, peer: Rank) -> Result<Channel, ErrorCode> {
-        let task_graph::Link { channel: entry, queue } = self.resources.link(peer)?;
+        let Link { channel: entry, queue } = self.resources.link(peer)?;
         let index = usize::from(queue.0).checked_sub(self.handles.threads.len());
         let index = index.ok_or(ErrorCode::PLAN_INTERNAL)?;
         let handle = *self.handles.channels.get(index).ok_or(ErrorCode::PLAN_INTERNAL)?;

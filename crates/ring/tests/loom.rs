@@ -17,12 +17,12 @@ use wire::npu::{HEADS, TAILS};
 use wire::{DESCRIPTOR_BYTES, Descriptor, DeviceAddr, ErrorCode, TraceEvent};
 
 const DEPTH: usize = 2;
+const RING: u64 = 0x10_0000;
+
 /// Entries that are written: five, or eight in a release's campaign.
 fn entries() -> u64 {
     if std::env::var_os("AICPU_TS_LARGER_MODELS").is_some() { 8 } else { 5 }
 }
-
-const RING: u64 = 0x10_0000;
 
 /// How strong each access is.
 #[derive(Clone, Copy)]

@@ -62,6 +62,9 @@ impl<'a> Resources<'a> {
     }
 
     /// Returns the index in the device's notify bank of a thread's notify.
+    ///
+    /// # Errors
+    /// `PLAN_INTERNAL` when there is no such thread, or it has no such notify.
     #[inline]
     pub fn thread_notify(&self, thread: ThreadId, index: u16) -> Result<u32, ErrorCode> {
         let entry = self.thread(thread)?;

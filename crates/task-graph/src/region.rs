@@ -159,7 +159,7 @@ impl Span {
 
 /// Returns the longest piece of whole granules that is not above an engine's limit, which is never below one.
 #[inline]
-pub(crate) const fn whole_granules(most: u64) -> u64 {
+const fn whole_granules(most: u64) -> u64 {
     let whole = most - most % TRANSFER_GRANULE;
     if whole == 0 { TRANSFER_GRANULE } else { whole }
 }

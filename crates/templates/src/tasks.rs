@@ -66,7 +66,7 @@ impl<S: TaskSink> Emitter<'_, S> {
         let (mut ready, mut begun) = (Vec::<_, PARTS>::new(), false);
         for part in parts {
             if let Err(part) = ready.push(part) {
-                self.write_ahead(thread, from.filter(|_| !begun), batch, (&ready, begun))?;
+                self.write_ahead(thread, from, batch, (&ready, begun))?;
                 begun = true;
                 ready.clear();
                 let _ = ready.push(part); // An empty list has room.
@@ -99,10 +99,10 @@ impl<S: TaskSink> Emitter<'_, S> {
         batch: &WriteBatch,
         (parts, begun): (&[Part], bool),
     ) -> Emitted {
-        if let Some(from) = from {
-            self.record(thread, from, ChannelNotify::Ack)?;
-        }
         if !begun {
+            if let Some(from) = from {
+                self.record(thread, from, ChannelNotify::Ack)?;
+            }
             self.wait(thread, batch.peer, ChannelNotify::Ack)?;
         }
         self.sink.write_batch(thread, &WriteBatch { then: None, ..*batch }, parts)

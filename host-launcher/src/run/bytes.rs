@@ -9,6 +9,7 @@ use crate::oracle;
 
 /// Byte that outputs are filled with before each step.
 const POISON: u8 = oracle::UNTOUCHED;
+
 impl Run<'_> {
     /// Fills the inputs and poisons the outputs.
     pub(super) fn fill(&self) -> Result<()> {

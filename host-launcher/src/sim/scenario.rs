@@ -139,12 +139,11 @@ impl Scenario {
 
     /// Makes of all parts what the ranks, their links and the operations allow: roots, counts, staging.
     pub(super) fn fit(&mut self, topology: &Topology) {
+        let payload = self.payload();
         for Part { operation, in_place, .. } in &mut self.parts {
             let op = operation.op;
             let traffic = Traffic::named(op.name());
-            let vector = traffic.and_then(|traffic| {
-                traffic.vector(self.given.life.unwrap_or(self.seed), operation.count, self.ranks)
-            });
+            let vector = traffic.and_then(|traffic| traffic.vector(payload, operation.count, self.ranks));
             if vector.is_some() || op == OpKind::Barrier {
                 operation.count = 0;
             }

@@ -1,5 +1,5 @@
-//! All sequences of eight actions, or nine in a release's campaign, over two communicators against a list of what must be found: no stale hit, nothing
-//! lost, nothing released twice.
+//! All sequences of eight actions, or nine in a release's campaign, over two communicators against a list of what must
+//! be found: no stale hit, nothing lost, nothing released twice.
 //!
 //! An action that cannot do anything (a launch on a communicator that is not there) ends its branch: what could follow
 //! is a shorter sequence that is tried as well.

@@ -205,4 +205,16 @@ fn every_part_of_a_batch_is_checked() {
         assert_eq!(run(0, &parts).0, Err(ErrorCode::VERIFY_BOUNDS), "part {at}");
     }
     assert_eq!(run(1, &[]).0, Err(ErrorCode::VERIFY_STRUCTURE));
+    // A step: the same of its batch, and of the peer that may write. Nothing of a bad one is handed on.
+    let step = |from, to, parts: &[Part]| {
+        let mut collector = Collector::new(|_| FULL_CAPS);
+        let mut checked = Checked::new(&structure, &mut collector);
+        let result = checked.exchange(ThreadId::MAIN, from, &batch(to), parts);
+        (result, collector.into_tasks().tasks.len())
+    };
+    assert_eq!(step(Some(2), 0, &[part(0), part(8)]), (Ok(()), 5));
+    assert_eq!(step(None, 0, &[part(0)]), (Ok(()), 2));
+    assert_eq!(step(Some(2), 0, &[part(0), part(scratch)]), (Err(ErrorCode::VERIFY_BOUNDS), 0));
+    assert_eq!(step(Some(1), 0, &[part(0)]), (Err(ErrorCode::VERIFY_STRUCTURE), 0), "this rank itself");
+    assert_eq!(step(Some(3), 0, &[part(0)]), (Err(ErrorCode::VERIFY_STRUCTURE), 0), "no rank");
 }

@@ -24,6 +24,8 @@ const REFERENCES: [(&str, &str); 8] = [
 const RANKS: u64 = 4;
 /// Lives of each operation that are played in many schedules.
 const LIVES: usize = 4;
+/// Lives that are tried to find these.
+const MOST_LIVES: u64 = 1000;
 
 /// Lives whose faults are the seeds' choice.
 pub(super) fn seeds(options: &Options) -> Result<Vec<String>> {
@@ -107,11 +109,11 @@ pub(super) fn schedules(options: &Options) -> Result<Vec<String>> {
     let nothing = sim::play(options, 1, &words("--faults 0"))?;
     let cells = nothing["cells"].as_object().context("`sim` counts cells")?;
     let ops = cells.keys().filter_map(|cell| cell.strip_prefix("kill/")?.strip_suffix("/in-flight"));
-    let mut parts = Vec::new();
+    let (mut parts, mut none) = (Vec::new(), Vec::new());
     for op in ops {
         // Only lives that show both: graphs that are made, and graphs that are replayed.
         let mut lives = 0;
-        for life in 1.. {
+        for life in 1..=MOST_LIVES {
             let told = words(&format!("--op {op} --life {life} --operations 1"));
             let totals = sim::play(options, 1, &told)?;
             let has = |outcome: &str| totals["cache"][outcome].as_u64() > Some(0);
@@ -123,8 +125,12 @@ pub(super) fn schedules(options: &Options) -> Result<Vec<String>> {
                 break;
             }
         }
+        if lives < LIVES {
+            none.push(format!("{op}: only {lives} of {MOST_LIVES} lives have hits and misses"));
+        }
     }
     let Played { each, mut faults, .. } = play(options, parts)?;
+    faults.extend(none);
     for (told, totals) in each {
         let outputs = totals["outputs"].as_array().map(Vec::len);
         if outputs != Some(1) {

@@ -2,15 +2,12 @@
 
 use core::ops::DerefMut;
 
-use wire::{
-    Command, Descriptor, Engine, ErrorCode, Labels, Operand, Reduction, Transfer, TransferKind, WorkRequest,
-};
+use wire::{Command, Descriptor, Engine, ErrorCode, Labels, Reduction, Transfer, TransferKind, WorkRequest};
 
 use super::{Recorder, operand, same_len};
 use crate::encode::Link;
 use crate::graph::{Block, QueueIndex};
 use crate::pattern::{NO_BASE, Pattern, end};
-use crate::region::whole_granules;
 use crate::{ChannelNotify, Part, Rank, RegionId, Span, ThreadId, WriteBatch};
 
 /// A transfer between this rank and a peer, before the protocol has been looked at.
@@ -227,77 +224,18 @@ impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
         parts: &[Part],
     ) -> Result<(), ErrorCode> {
         check_peer(batch.dst, batch.peer)?;
+        let (writes, reduction) = (true, batch.reduction);
         let last = parts.iter().rposition(|part| part.len > 0);
         let fused = batch.then.filter(|_| last.is_some() && link.caps().write_notify);
-        if last.is_some() && link.is_queue_pair() {
-            self.writes_over_pair(thread, link, batch, (parts, last, fused))?;
-        } else if last.is_some() {
-            self.writes_by_sdma(thread, link, batch, (parts, last, fused))?;
+        for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.len > 0) {
+            let (remote, local) = batch.spans(*part);
+            let notify = fused.filter(|_| Some(index) == last);
+            self.over(thread, link, PeerTransfer { writes, local, remote, reduction, notify })?;
         }
         match batch.then {
             Some(notify) if fused.is_none() => self.record_over(thread, link, notify),
             _ => Ok(()),
         }
-    }
-
-    fn writes_over_pair(
-        &mut self,
-        thread: ThreadId,
-        link: Link<'a>,
-        batch: &WriteBatch,
-        (parts, last, fused): (&[Part], Option<usize>, Option<ChannelNotify>),
-    ) -> Result<(), ErrorCode> {
-        let (writes, reduction) = (true, batch.reduction);
-        for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.len > 0) {
-            let (remote, local) = batch.spans(*part);
-            let notify = fused.filter(|_| Some(index) == last);
-            self.over_pair(thread, link, PeerTransfer { writes, local, remote, reduction, notify })?;
-        }
-        Ok(())
-    }
-
-    /// All from one pattern: the descriptors differ in four lanes, and the last says that data landed.
-    #[inline(always)]
-    fn writes_by_sdma(
-        &mut self,
-        thread: ThreadId,
-        link: Link<'a>,
-        batch: &WriteBatch,
-        (parts, last, fused): (&[Part], Option<usize>, Option<ChannelNotify>),
-    ) -> Result<(), ErrorCode> {
-        let transfer = Transfer {
-            kind: TransferKind::Write { channel: link.channel.index },
-            engine: Engine::Sdma,
-            reduction: batch.reduction,
-            src: Operand::default(),
-            dst: Operand::default(),
-            len: 0,
-            notify: None,
-        };
-        let labels = self.labels(link.label());
-        let emit = |notify| Descriptor::from(Command::Transfer(Transfer { notify, ..transfer }).emit(labels));
-        let (plain, notifying) = (emit(None), emit(fused.map(|notify| link.remote(notify))));
-        let ends = parts.iter().filter(|part| part.len > 0).fold([0; 2], |[src, dst]: [u64; 2], part| {
-            [src.max(part.src.saturating_add(part.len)), dst.max(part.dst.saturating_add(part.len))]
-        });
-        let pattern = Pattern::Sqe { src: Some(batch.src), dst: Some(batch.dst) };
-        let number = self.graph.patterns.intern(pattern, ends)?;
-        for (index, part) in parts.iter().enumerate() {
-            let mut rest = *part;
-            while rest.len > 0 {
-                let most = link.channel.max_len;
-                let len = if rest.len > most { whole_granules(most) } else { rest.len };
-                let ends = Some(index) == last && len == rest.len;
-                let [head, .., signal, _] = if ends { notifying.lanes } else { plain.lanes };
-                let task = u64::from(self.graph.len());
-                let lanes = [head, task, rest.src, rest.dst, len, 0, signal, 0];
-                self.graph.push(QueueIndex(thread.0), Descriptor { lanes }, number)?;
-                self.graph.kinds.transfers += 1;
-                (rest.src, rest.dst, rest.len) =
-                    (rest.src.wrapping_add(len), rest.dst.wrapping_add(len), rest.len - len);
-            }
-        }
-        Ok(())
     }
 }
 
