@@ -3,7 +3,7 @@
 use hal::SharedMemory;
 use task_graph::{Bindings, Bound, RegionId, RegionKind};
 use wire::context::RegionEntry;
-use wire::launch::{Buffer, Launch, PeerBuffer, VectorRow};
+use wire::launch::{Buffer, Launch, PeerBuffer};
 use wire::{DeviceAddr, ErrorCode};
 use zerocopy::IntoBytes;
 
@@ -14,8 +14,8 @@ use crate::plans::Reach;
 /// The peers' user buffers of one launch, copied out of shared memory once.
 #[derive(Debug)]
 pub(crate) struct PeerTables {
-    input: [PeerBuffer; MAX_RANKS],
-    output: [PeerBuffer; MAX_RANKS],
+    /// Of input and output.
+    tables: [[PeerBuffer; MAX_RANKS]; 2],
     /// Rows that this launch has, of each.
     ranks: [usize; 2],
 }
@@ -23,7 +23,7 @@ pub(crate) struct PeerTables {
 impl PeerTables {
     pub(crate) const fn new() -> Self {
         const NONE: PeerBuffer = PeerBuffer { addr: DeviceAddr(0), len: 0, token: 0, reserved: 0 };
-        Self { input: [NONE; MAX_RANKS], output: [NONE; MAX_RANKS], ranks: [0; 2] }
+        Self { tables: [[NONE; MAX_RANKS]; 2], ranks: [0; 2] }
     }
 
     /// Copies the tables that a launch names and checks that the peers' buffers are as long as `reach` says, so that no
@@ -39,8 +39,8 @@ impl PeerTables {
         ranks: usize,
         reach: Reach,
     ) -> Result<(), Fault> {
-        let tables = [(&mut self.input, launch.input.peers), (&mut self.output, launch.output.peers)];
-        for (((table, at), loaded), bytes) in tables.into_iter().zip(&mut self.ranks).zip(reach.bytes) {
+        let places = [launch.input.peers, launch.output.peers].into_iter().zip(reach.bytes);
+        for ((table, loaded), (at, bytes)) in self.tables.iter_mut().zip(&mut self.ranks).zip(places) {
             *loaded = 0;
             if at.0 == 0 {
                 continue;
@@ -59,77 +59,51 @@ impl PeerTables {
         Ok(())
     }
 
-    fn row(&self, kind: RegionKind, rank: usize) -> Option<&PeerBuffer> {
-        let (table, loaded) = match kind {
-            RegionKind::Input => (&self.input, self.ranks[0]),
-            RegionKind::Output => (&self.output, self.ranks[1]),
-            RegionKind::Scratch => return None,
-        };
-        table.get(rank).filter(|_| rank < loaded)
-    }
-}
-
-/// The vector of one launch, copied out of shared memory once.
-#[derive(Debug)]
-pub(crate) struct LoadedVector {
-    rows: [VectorRow; MAX_RANKS],
-    len: usize,
-}
-
-impl LoadedVector {
-    pub(crate) const fn new() -> Self {
-        Self { rows: zerocopy::transmute!([0_u8; MAX_RANKS * size_of::<VectorRow>()]), len: 0 }
-    }
-
-    /// Copies the rows that a launch names; none where it has no vector.
-    ///
-    /// # Errors
-    /// `CONTEXT_ADDRESS` when they lie outside the window.
-    pub(crate) fn load<M: SharedMemory>(
-        &mut self,
-        memory: &M,
-        launch: &Launch,
-        ranks: usize,
-    ) -> Result<(), Fault> {
-        self.len = 0;
-        if launch.op.has_vector() {
-            let rows = self.rows.get_mut(..ranks).ok_or(ErrorCode::CONTEXT_CAPACITY)?;
-            memory.read(launch.vector, rows.as_mut_bytes())?;
-            self.len = ranks;
-        }
-        Ok(())
-    }
-
-    /// Returns the rows.
-    pub(crate) fn rows(&self) -> &[VectorRow] {
-        self.rows.get(..self.len).unwrap_or_default()
+    /// Returns the rows of inputs and outputs.
+    fn rows(&self) -> [&[PeerBuffer]; 2] {
+        let [inputs, outputs] = &self.tables;
+        [inputs.get(..self.ranks[0]).unwrap_or_default(), outputs.get(..self.ranks[1]).unwrap_or_default()]
     }
 }
 
 /// The regions of one launch.
 pub(crate) struct LaunchBindings<'a> {
-    pub(crate) input: Buffer,
-    pub(crate) output: Buffer,
-    pub(crate) scratch: &'a [RegionEntry],
-    pub(crate) rank: u32,
-    pub(crate) peers: &'a PeerTables,
+    own: [&'a Buffer; 2],
+    /// The peers' inputs and outputs.
+    peers: [&'a [PeerBuffer]; 2],
+    /// The scratch buffers of all ranks.
+    scratch: &'a [RegionEntry],
+    rank: u32,
+}
+
+impl<'a> LaunchBindings<'a> {
+    /// Puts together the user buffers of a launch, those of its peers, and the scratch buffers of all ranks.
+    pub(crate) fn new(
+        own: [&'a Buffer; 2],
+        peers: &'a PeerTables,
+        scratch: &'a [RegionEntry],
+        rank: u32,
+    ) -> Self {
+        Self { own, peers: peers.rows(), scratch, rank }
+    }
 }
 
 impl Bindings for LaunchBindings<'_> {
+    #[inline(always)]
     fn bound(&self, region: RegionId) -> Option<Bound> {
-        let user = |buffer: &Buffer| Bound { addr: buffer.addr, len: buffer.len, token: buffer.token };
-        let scratch = |rank: u32| {
-            let entry = self.scratch.get(usize::try_from(rank).ok()?)?;
-            Some(Bound { addr: DeviceAddr(entry.addr), len: entry.len, token: entry.token })
-        };
-        match (region.peer(), region.kind()) {
-            (None, RegionKind::Input) => Some(user(&self.input)),
-            (None, RegionKind::Output) => Some(user(&self.output)),
-            (None, RegionKind::Scratch) => scratch(self.rank),
-            (Some(peer), RegionKind::Scratch) => scratch(peer),
-            (Some(peer), kind) => {
-                let row = self.peers.row(kind, usize::try_from(peer).ok()?)?;
-                Some(Bound { addr: row.addr, len: row.len, token: row.token })
+        let user = usize::from(region.kind() == RegionKind::Output);
+        match (region.kind(), region.peer()) {
+            (RegionKind::Scratch, peer) => {
+                let entry = self.scratch.get(peer.unwrap_or(self.rank) as usize)?; // CAST: u32 fits.
+                Some(Bound { addr: DeviceAddr(entry.addr), len: entry.len, token: entry.token })
+            }
+            (_, None) => {
+                let Buffer { addr, len, token, .. } = **self.own.get(user)?;
+                Some(Bound { addr, len, token })
+            }
+            (_, Some(peer)) => {
+                let PeerBuffer { addr, len, token, .. } = *self.peers.get(user)?.get(peer as usize)?; // CAST: u32 fits.
+                Some(Bound { addr, len, token })
             }
         }
     }

@@ -147,9 +147,9 @@ impl OwnedContext {
         self.plans.current()
     }
 
-    /// Returns what plans for this context refer to, with what is attached to the launch, and the plans.
-    pub(crate) fn planning<'a>(&'a mut self, attached: &Tables<'a>) -> (Tables<'a>, &'a mut Plans) {
-        (Tables { servers: &self.servers, pods: &self.pods, ..*attached }, &mut self.plans)
+    /// Returns the plans.
+    pub(crate) fn plans(&mut self) -> &mut Plans {
+        &mut self.plans
     }
 
     /// Returns the resources.

@@ -7,19 +7,21 @@
 use core::ops::DerefMut;
 
 use graph_verifier::Obligation;
-use task_cache::{Directory, FIELD_CAPACITY, Key, Limits, SlotId, Stats, Tally, defaults, field_bytes};
+use task_cache::{Directory, FIELD_CAPACITY, Hit, Key, Limits, SlotId, Stats, Tally, defaults, field_bytes};
 use task_graph::{AffinePatterns, Block, PackedGraph, Page, Pages, Sized, TaskGraph};
 use templates::{Plan, Tables};
 use wire::ErrorCode;
 use wire::launch::{CacheMode, CacheOutcome};
 
 use crate::LARGEST_GRAPH_PAGES;
+use crate::attached::Attached;
 use crate::cache_key::{self, Wanted};
 use crate::context::OwnedContext;
 use crate::job::Job;
+use crate::plans::Found;
 use crate::sizes::Sizes;
 
-/// The graph that is being submitted, and whose it is.
+/// The graph that is being submitted or was last, and whose it is.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     graph: PackedGraph,
@@ -92,10 +94,6 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         });
     }
 
-    pub(crate) fn pages(&self) -> &Pages<T> {
-        &self.pages
-    }
-
     pub(crate) fn usage(&self) -> CacheUse {
         let (kept, stats) = (self.directory.used(), *self.directory.stats());
         CacheUse { kept, pages: self.pages.taken(), stats, refused: self.refused }
@@ -103,27 +101,31 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
 
     /// Gives back what a communicator recorded before this epoch: nothing of it can hit any more.
     pub(crate) fn forget_before(&mut self, instance: [u64; 2], epoch: u32) {
+        self.put_back();
         let pages = &mut self.pages;
         self.directory.clear_epoch_below(instance, epoch, &mut |graph| pages.release(graph));
     }
 
-    /// Returns the graph that is being submitted.
-    pub(crate) fn held(&self) -> Option<&PackedGraph> {
-        self.held.as_ref().map(|held| &held.graph)
+    /// Returns the graph that is held, and the pages that it lies in.
+    ///
+    /// # Errors
+    /// `PLAN_INTERNAL` when none is.
+    pub(crate) fn held(&self) -> Result<(&Pages<T>, &PackedGraph), ErrorCode> {
+        let held = self.held.as_ref().ok_or(ErrorCode::PLAN_INTERNAL)?;
+        Ok((&self.pages, &held.graph))
     }
 
-    /// Gets the graph of the job's next chunk; it is held until [`put_back`](Self::put_back). Where it may be kept,
-    /// the cache is asked first and told afterwards.
+    /// Gets the graph of the job's next chunk, and holds it. Where it may be kept, the cache is asked first and told
+    /// afterwards.
     ///
     /// # Errors
     /// What the template, the verifier's local part (counted), the recorder or the pages refuse; nothing is held then.
     pub(crate) fn obtain(
         &mut self,
         job: &Job,
-        context: &OwnedContext,
-        attached: &Tables<'_>,
-    ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
-        self.put_back();
+        context: &mut OwnedContext,
+        attached: &Attached,
+    ) -> Result<CacheOutcome, ErrorCode> {
         let obtained = self.replay_or_record(job, context, attached);
         if let Err(code) = obtained
             && Obligation::of(code).is_some()
@@ -136,19 +138,30 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
     fn replay_or_record(
         &mut self,
         job: &Job,
-        context: &OwnedContext,
-        attached: &Tables<'_>,
-    ) -> Result<(PackedGraph, CacheOutcome), ErrorCode> {
+        context: &mut OwnedContext,
+        attached: &Attached,
+    ) -> Result<CacheOutcome, ErrorCode> {
         let planned = context.planned().filter(|_| job.is_planned());
+        let found = planned.and_then(|planned| planned.found.as_ref());
+        if let Some(Found { key, entry, .. }) = found.filter(|found| found.features == job.features())
+            && job.launch.cache == CacheMode::On
+            && let Some(hit) = self.directory.again(*entry, key)
+        {
+            self.hold(hit);
+            return Ok(CacheOutcome::Hit);
+        }
+        self.put_back();
+        let attached = &attached.tables(&job.launch);
         let wanted = planned.and_then(|planned| {
             let (around, features) = (context.surroundings(), job.features());
             cache_key::of(&job.launch, &planned.plan, &around, attached, features, Some(&mut self.sizes))
         });
-        if let Some(hit) = wanted.and_then(|wanted| self.directory.lookup(&wanted.key)) {
-            // An entry that was just found can be pinned.
-            let entry = self.directory.pin(hit.id).is_ok().then_some(hit.id);
-            self.held = entry.map(|entry| Held { graph: hit.payload, entry: Some(entry) });
-            return Ok((hit.payload, CacheOutcome::Hit));
+        if let Some(key) = wanted.map(|wanted| wanted.key)
+            && let Some(hit) = self.directory.lookup(&key)
+        {
+            context.plans().note(Found { key, features: job.features(), entry: hit.id });
+            self.hold(hit);
+            return Ok(CacheOutcome::Hit);
         }
         self.share_out(job.launch.cache);
         let plan = planned.map(|planned| &planned.plan);
@@ -169,7 +182,19 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
             }
         };
         self.held = Some(held);
-        Ok((held.graph, if wanted.is_some() { CacheOutcome::Miss } else { CacheOutcome::Bypassed }))
+        Ok(if wanted.is_some() { CacheOutcome::Miss } else { CacheOutcome::Bypassed })
+    }
+
+    /// Holds the graph that was just found.
+    fn hold(&mut self, Hit { id, payload }: Hit<PackedGraph>) {
+        if self.held.is_some_and(|held| held.entry == Some(id)) {
+            return;
+        }
+        self.put_back();
+        // An entry that was just found can be pinned.
+        if self.directory.pin(id).is_ok() {
+            self.held = Some(Held { graph: payload, entry: Some(id) });
+        }
     }
 
     /// Packs the recorded graph where the cache makes room for it, or in reserved pages.
@@ -229,7 +254,15 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         published && self.directory.pin(entry).is_ok()
     }
 
-    /// Gives the graph that was submitted back, to the cache or to the pool.
+    /// Gives the graph that was submitted back to the pool. One of the cache's stays held until another is asked for: most
+    /// often that is the same.
+    pub(crate) fn finish(&mut self) {
+        if self.held.is_some_and(|held| held.entry.is_none()) {
+            self.put_back();
+        }
+    }
+
+    /// Gives the graph that is held back, to the cache or to the pool.
     pub(crate) fn put_back(&mut self) {
         let Some(held) = self.held.take() else { return };
         match held.entry {

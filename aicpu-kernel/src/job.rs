@@ -167,13 +167,7 @@ impl Job {
             done_notify: launch.done_notify,
             next_notify: self.behind.map_or(0, |(_, notify)| notify),
         };
-        let bindings = LaunchBindings {
-            input: launch.input,
-            output: launch.output,
-            scratch: context.regions(),
-            rank,
-            peers,
-        };
+        let bindings = LaunchBindings::new([&launch.input, &launch.output], peers, context.regions(), rank);
         pages.bind(graph, &bindings, &base, unit, |queue| context.ring_tail(queue), vectors).map_err(
             |unbound| {
                 let owner = u64::from(unbound.region.peer().unwrap_or(rank));

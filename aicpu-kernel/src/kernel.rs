@@ -150,9 +150,10 @@ impl<P: Platform, S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> K
         let at = self.port.at(LAUNCHES + slot * size_of::<LaunchArgs>() as u64);
         let read = at.and_then(|at| self.port.platform.read(at, self.args.as_mut_bytes()));
         self.work.digest = 0;
-        let accepted = match read.and_then(|()| Posted::parse(&self.args)) {
-            Ok(posted) => self.work.accept(&mut self.port, &mut self.graphs, &posted, &mut self.job),
-            Err(code) => Err(code.into()),
+        // Looked at where it is: it is large.
+        let accepted = match &read.and_then(|()| Posted::parse(&self.args)) {
+            Ok(posted) => self.work.accept(&mut self.port, &mut self.graphs, posted, &mut self.job),
+            Err(code) => Err((*code).into()),
         };
         let (args, digest) = (&self.args, self.work.digest);
         self.port.event(|now| TraceEvent::launch_taken(now, args, digest));

@@ -24,6 +24,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod attached;
 mod bindings;
 pub mod cache_key;
 mod calls;

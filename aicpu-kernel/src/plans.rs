@@ -1,7 +1,9 @@
 //! The plans of one context: a step that repeats is planned once.
 
 use heapless::Vec;
+use task_cache::{Key, SlotId};
 use templates::{Plan, Shape, SizeClass};
+use wire::launch::Launch;
 
 /// Plans kept per context: the operations of a training step that alternate on it.
 const KEPT: usize = 8;
@@ -13,6 +15,15 @@ pub(crate) struct Reach {
     pub(crate) bytes: [u64; 2],
     /// The one rank that this is about; `None` for all.
     pub(crate) only: Option<u32>,
+}
+
+/// Where the graph of a plan was found last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) key: Key,
+    /// What was around the operation: a part of the key that is not of the plan.
+    pub(crate) features: u32,
+    pub(crate) entry: SlotId,
 }
 
 /// A plan, and what follows from it.
@@ -30,6 +41,19 @@ pub(crate) struct Planned {
     /// Bytes of this rank's input and output.
     pub(crate) own: [u64; 2],
     pub(crate) reach: Reach,
+    pub(crate) found: Option<Found>,
+}
+
+impl Planned {
+    /// Returns whether a launch on this context asks for the same shape; nothing may be attached to it.
+    fn is_for(&self, launch: &Launch) -> bool {
+        // The rest of a shape follows from these and the context.
+        let Shape { op, algorithm, levels, staging, root, count, dtype, reduce, chunk, piece, .. } =
+            self.asked;
+        (op, algorithm, staging, dtype, reduce, levels)
+            == (launch.op, launch.algorithm, launch.staging, launch.dtype, launch.reduce, launch.levels)
+            && (root, count, chunk, piece) == (launch.root, launch.count, launch.chunk, launch.piece)
+    }
 }
 
 /// The plans made last, and the one in use.
@@ -56,6 +80,13 @@ impl Plans {
         self.get(self.current)
     }
 
+    /// Notes where the graph of the plan in use was found.
+    pub(crate) fn note(&mut self, found: Found) {
+        if let Some(planned) = self.list.get_mut(self.current) {
+            planned.found = Some(found);
+        }
+    }
+
     pub(crate) fn get(&self, at: usize) -> Option<&Planned> {
         self.list.get(at)
     }
@@ -66,18 +97,21 @@ impl Plans {
         self.current()
     }
 
-    /// Returns where the plan of a shape is; `None` when it is not known.
-    pub(crate) fn find(&self, asked: &Shape) -> Option<usize> {
+    /// Returns where the plan of a launch is, to which nothing is attached; `None` when it is not known.
+    pub(crate) fn find(&self, launch: &Launch) -> Option<usize> {
+        self.position(|planned| planned.is_for(launch))
+    }
+
+    fn position(&self, is_it: impl Fn(&Planned) -> bool) -> Option<usize> {
         // Most often it is the same as before, or one behind it.
-        let order = (self.current..self.list.len()).chain(0..self.current);
-        let is_it = |&at: &usize| self.get(at).is_some_and(|planned| planned.asked == *asked);
-        order.into_iter().find(is_it)
+        let mut order = (self.current..self.list.len()).chain(0..self.current);
+        order.find(|&at| self.get(at).is_some_and(&is_it))
     }
 
     /// Keeps a plan, in the place of the one of the same shape where there is one; returns where it is.
     pub(crate) fn keep(&mut self, planned: Planned) -> usize {
         let free = if self.list.is_full() { self.next } else { self.list.len() };
-        let at = self.find(&planned.asked).unwrap_or(free);
+        let at = self.position(|other| other.asked == planned.asked).unwrap_or(free);
         match self.list.get_mut(at) {
             Some(place) => *place = planned,
             // There is room.
@@ -116,7 +150,13 @@ mod tests {
         };
         let plan = Plan::new(&Shape { in_place, ..asked }, &Tables::default()).expect("a plan");
         let (chunks, unit) = (plan.chunks(), plan.unit_bytes());
-        Planned { asked, plan, chunks, unit, class: None, own: [4 * count; 2], reach: Reach::default() }
+        let (own, reach) = ([4 * count; 2], Reach::default());
+        Planned { asked, plan, chunks, unit, class: None, own, reach, found: None }
+    }
+
+    /// Where the plan of this count is.
+    fn find(plans: &Plans, count: u64) -> Option<usize> {
+        plans.position(|other| other.asked == planned(count, false).asked)
     }
 
     #[test]
@@ -127,11 +167,11 @@ mod tests {
             assert_eq!(plans.take(at).map(|planned| planned.own), Some([4 * count; 2]));
         }
         for count in 1..=10 {
-            let found = plans.find(&planned(count, false).asked).and_then(|at| plans.get(at));
+            let found = find(&plans, count).and_then(|at| plans.get(at));
             assert_eq!(found.map(|planned| planned.plan.shape().count), (count > 2).then_some(count));
         }
         plans.clear();
-        assert_eq!(plans.find(&planned(10, false).asked), None);
+        assert_eq!(find(&plans, 10), None);
     }
 
     #[test]
@@ -140,7 +180,7 @@ mod tests {
         let apart = plans.keep(planned(7, false));
         let other = plans.keep(planned(8, false));
         let in_place = plans.keep(planned(7, true));
-        assert_eq!((apart, plans.find(&planned(8, false).asked)), (in_place, Some(other)));
+        assert_eq!((apart, find(&plans, 8)), (in_place, Some(other)));
         assert_eq!(plans.take(in_place).map(|planned| planned.plan.shape().in_place), Some(true));
     }
 }

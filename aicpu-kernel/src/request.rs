@@ -1,10 +1,11 @@
 //! What a launch asks for, checked against its context: sizes, aliasing, notifies, and the plan.
 
-use templates::{Plan, PlanError, Shape, Tables};
+use templates::{Plan, PlanError, Shape};
 use wire::context::ThreadEntry;
 use wire::launch::{Launch, OpKind, Staging, VectorRow};
 use wire::{ErrorCode, Reduction};
 
+use crate::attached::Attached;
 use crate::context::OwnedContext;
 use crate::kernel::Fault;
 use crate::plans::{Planned, Reach};
@@ -24,8 +25,8 @@ pub(crate) fn check_start(launch: &Launch, context: &OwnedContext) -> Result<(),
     }
 }
 
-/// Checks a launch against its context and plans it: the plan is the context's in use then. `attached` is what its
-/// address of rows or script holds.
+/// Checks a launch against its context and plans it: the plan is the context's in use then. `attached` is what was
+/// loaded for it.
 ///
 /// # Errors
 /// `LAUNCH_*` for buffers, root, vector and notifies, `PLAN_*` for what cannot be expanded, with the size needed as
@@ -33,27 +34,27 @@ pub(crate) fn check_start(launch: &Launch, context: &OwnedContext) -> Result<(),
 pub(crate) fn plan<'a>(
     launch: &Launch,
     context: &'a mut OwnedContext,
-    attached: &Tables<'a>,
+    attached: &'a Attached,
 ) -> Result<&'a Planned, Fault> {
-    let asked = shape(launch, context);
     // The start notify lies behind the main thread's first, which are the template's.
     let start = context.threads().first().map_or(0, |main| launch.start_notify - main.notify_base);
     let check_notifies = |plan: &Plan| match start < u32::from(plan.main_notifies()) {
         true => Err(Fault { code: ErrorCode::LAUNCH_NOTIFY, detail: u64::from(launch.start_notify) }),
         false => Ok(()),
     };
-    let longest = context.longest_transfer();
-    let (tables, plans) = context.planning(attached);
+    let plans = context.plans();
     // What is attached is not part of a shape.
-    if attached.vector.is_empty()
-        && attached.script.is_none()
-        && let Some(at) = plans.find(&asked)
+    if launch.vector.0 == 0
+        && let Some(at) = plans.find(launch)
         && let Some(known) = plans.get(at)
-        && check_buffers(launch, &asked, known.own, attached.vector)? == known.plan.shape().in_place
+        && check_buffers(launch, &known.asked, known.own, &[])? == known.plan.shape().in_place
     {
         check_notifies(&known.plan)?;
-        return plans.take(at).ok_or(ErrorCode::PLAN_INTERNAL.into());
+        return context.plans().take(at).ok_or(ErrorCode::PLAN_INTERNAL.into());
     }
+    let (asked, longest) = (shape(launch, context), context.longest_transfer());
+    let attached = attached.tables(launch);
+    let tables = context.tables(&attached);
     let refused = |error: PlanError| Fault { code: error.code, detail: error.need };
     let extents = asked.extents(&tables).map_err(refused)?;
     // The extents' own check has seen that these products fit.
@@ -68,7 +69,8 @@ pub(crate) fn plan<'a>(
         (Staging::Direct, only) => Reach { bytes: bytes(extents.peer), only },
     };
     let (chunks, unit, class) = (plan.chunks(), plan.unit_bytes(), plan.size_class(longest));
-    let at = plans.keep(Planned { asked, plan, chunks, unit, class, own, reach });
+    let plans = context.plans();
+    let at = plans.keep(Planned { asked, plan, chunks, unit, class, own, reach, found: None });
     plans.take(at).ok_or(ErrorCode::PLAN_INTERNAL.into())
 }
 

@@ -18,13 +18,16 @@ struct Feed {
     queue: QueueIndex,
     cursor: Cursor,
     written: u32,
-    is_pair: bool,
 }
 
 /// What is left to submit of a graph.
 #[derive(Debug)]
 pub(crate) struct Submission {
-    feeds: Vec<Feed, QUEUES>,
+    /// Of queue pairs, and of threads: each in the order in which the template first touched them.
+    pairs: Vec<Feed, QUEUES>,
+    threads: Vec<Feed, QUEUES>,
+    /// Descriptors left of all.
+    left: u32,
 }
 
 /// What one turn has done.
@@ -39,17 +42,19 @@ pub(crate) struct Turn {
 
 impl Submission {
     pub(crate) const fn new() -> Self {
-        Self { feeds: Vec::new() }
+        Self { pairs: Vec::new(), threads: Vec::new(), left: 0 }
     }
 
     /// Returns whether nothing is left.
     pub(crate) fn is_done(&self) -> bool {
-        self.feeds.iter().all(|feed| feed.cursor.left() == 0)
+        self.left == 0
     }
 
     /// Forgets what is left.
     pub(crate) fn abandon(&mut self) {
-        self.feeds.clear();
+        self.pairs.clear();
+        self.threads.clear();
+        self.left = 0;
     }
 
     /// Starts over with a whole graph.
@@ -59,12 +64,13 @@ impl Submission {
         graph: &PackedGraph,
         is_pair: impl Fn(QueueIndex) -> bool,
     ) {
-        self.feeds.clear();
+        self.abandon();
         for QueueRun { queue, cursor } in pages.queues(graph) {
-            let feed = Feed { queue, cursor, written: 0, is_pair: is_pair(queue) };
+            let feeds = if is_pair(queue) { &mut self.pairs } else { &mut self.threads };
             // A graph touches at most QUEUES queues.
-            let _ = self.feeds.push(feed);
+            let _ = feeds.push(Feed { queue, cursor, written: 0 });
         }
+        self.left = graph.len();
     }
 
     /// Writes what fits and announces it.
@@ -78,74 +84,77 @@ impl Submission {
         vectors: &Vectors,
         rings: &mut [SubmissionRing],
     ) -> Result<Turn, ErrorCode> {
-        let mut turn = Turn::default();
-        for pairs in [true, false] {
-            let gated = !pairs && self.feeds.iter().any(|feed| feed.is_pair && feed.cursor.left() > 0);
-            for index in 0..self.feeds.len() {
-                let Some(mut feed) = self.feeds.get(index).copied().filter(|feed| feed.is_pair == pairs)
-                else {
-                    continue;
-                };
-                let ring = rings.get_mut(usize::from(feed.queue.0)).ok_or(ErrorCode::PLAN_INTERNAL)?;
-                while feed.cursor.left() > 0 {
-                    let most = if gated { self.allowed(pages, graph, &feed) } else { feed.cursor.left() };
-                    let written = ring.fill(platform, most, |slots| {
-                        pages.take(&mut feed.cursor, slots, |into, run| {
-                            P::rebase(into, run.entries, run.patterns, vectors.bases());
-                        })
-                    })?;
-                    if written == 0 {
-                        break;
-                    }
-                    feed.written += written;
-                }
-                if let Some(slot) = self.feeds.get_mut(index) {
-                    *slot = feed;
-                }
-            }
+        let Self { pairs, threads, left } = self;
+        for pair in pairs.iter_mut() {
+            *left -= pair.fill(platform, pages, vectors, rings, |pair| pair.cursor.left())?;
         }
-        self.announce(platform, rings, &mut turn)?;
-        turn.complete = self.is_done();
+        let behind = pairs.iter().any(|pair| pair.cursor.left() > 0);
+        let most = |thread: &Feed| {
+            if behind { allowed(pairs, thread, (pages, graph)) } else { thread.cursor.left() }
+        };
+        for thread in threads.iter_mut() {
+            *left -= thread.fill(platform, pages, vectors, rings, most)?;
+        }
+        let mut turn = Turn::default();
+        for pair in pairs {
+            // The device rings a queue pair's doorbell itself, when it comes to the post.
+            turn.wqes += pair.ring(rings)?.publish(platform)?;
+        }
+        for thread in threads {
+            let announced = thread.ring(rings)?.announce(platform)?;
+            turn.sqes += announced.entries;
+            turn.doorbells += announced.doorbells;
+        }
+        turn.complete = *left == 0;
         Ok(turn)
     }
+}
 
-    fn announce<P: Platform>(
+impl Feed {
+    fn ring<'a>(&self, rings: &'a mut [SubmissionRing]) -> Result<&'a mut SubmissionRing, ErrorCode> {
+        rings.get_mut(usize::from(self.queue.0)).ok_or(ErrorCode::PLAN_INTERNAL)
+    }
+
+    /// Writes what fits of what `most` says may be written; returns how many.
+    #[inline]
+    fn fill<P: Platform, T: DerefMut<Target = [Page]>>(
         &mut self,
         platform: &mut P,
-        rings: &mut [SubmissionRing],
-        turn: &mut Turn,
-    ) -> Result<(), ErrorCode> {
-        for pairs in [true, false] {
-            for feed in self.feeds.iter().filter(|feed| feed.is_pair == pairs) {
-                let ring = rings.get_mut(usize::from(feed.queue.0)).ok_or(ErrorCode::PLAN_INTERNAL)?;
-                if pairs {
-                    // The device rings a queue pair's doorbell itself, when it comes to the post.
-                    turn.wqes += ring.publish(platform)?;
-                } else {
-                    let announced = ring.announce(platform)?;
-                    turn.sqes += announced.entries;
-                    turn.doorbells += announced.doorbells;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// How many descriptors of a thread may be written while some queue pair's ring is behind: those before the
-    /// first post whose work request is not in its ring yet.
-    fn allowed<T: DerefMut<Target = [Page]>>(
-        &self,
         pages: &Pages<T>,
-        graph: &PackedGraph,
-        feed: &Feed,
-    ) -> u32 {
-        let run = pages.run(&feed.cursor, feed.cursor.left());
-        let blocked = |(entry, pattern): (&Descriptor, &u16)| {
-            let Some(Pattern::Post { queue }) = pages.pattern(graph, *pattern) else { return false };
-            let needed = Sqe::from(*entry).wqe_tail;
-            self.feeds.iter().any(|pair| pair.queue == queue && pair.written < needed)
-        };
-        let free = run.entries.iter().zip(run.patterns).position(blocked).unwrap_or(run.entries.len());
-        u32::try_from(free).unwrap_or(u32::MAX)
+        vectors: &Vectors,
+        rings: &mut [SubmissionRing],
+        most: impl Fn(&Self) -> u32,
+    ) -> Result<u32, ErrorCode> {
+        let ring = self.ring(rings)?;
+        let before = self.written;
+        while self.cursor.left() > 0 {
+            let written = ring.fill(platform, most(self), |slots| {
+                pages.take(&mut self.cursor, slots, |into, run| {
+                    P::rebase(into, run.entries, run.patterns, vectors.bases());
+                })
+            })?;
+            if written == 0 {
+                break;
+            }
+            self.written += written;
+        }
+        Ok(self.written - before)
     }
+}
+
+/// How many descriptors of a thread may be written while some queue pair's ring is behind: those before the first post
+/// whose work request is not in its ring yet.
+fn allowed<T: DerefMut<Target = [Page]>>(
+    pairs: &[Feed],
+    thread: &Feed,
+    (pages, graph): (&Pages<T>, &PackedGraph),
+) -> u32 {
+    let run = pages.run(&thread.cursor, thread.cursor.left());
+    let blocked = |(entry, pattern): (&Descriptor, &u16)| {
+        let Some(Pattern::Post { queue }) = pages.pattern(graph, *pattern) else { return false };
+        let needed = Sqe::from(*entry).wqe_tail;
+        pairs.iter().any(|pair| pair.queue == queue && pair.written < needed)
+    };
+    let free = run.entries.iter().zip(run.patterns).position(blocked).unwrap_or(run.entries.len());
+    u32::try_from(free).unwrap_or(u32::MAX)
 }

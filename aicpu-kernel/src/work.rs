@@ -4,12 +4,12 @@ use core::ops::DerefMut;
 
 use hal::Platform;
 use task_graph::{Block, Page, Vectors};
-use templates::Tables;
 use wire::launch::{CacheOutcome, Launch};
 use wire::program::Posted;
 use wire::{ErrorCode, TraceEvent, digest};
 
-use crate::bindings::{LoadedVector, PeerTables};
+use crate::attached::Attached;
+use crate::bindings::PeerTables;
 use crate::context::{self, ContextTable};
 use crate::graphs::Graphs;
 use crate::job::{Job, Opened};
@@ -17,7 +17,6 @@ use crate::kernel::Fault;
 use crate::port::Port;
 use crate::program::LoadedProgram;
 use crate::request;
-use crate::script::LoadedScript;
 use crate::submit::{Submission, Turn};
 
 /// Decoded contexts, what the launch in hand refers to, and what is left to submit.
@@ -26,8 +25,7 @@ pub(crate) struct Work {
     vectors: Vectors,
     contexts: ContextTable,
     peers: PeerTables,
-    vector: LoadedVector,
-    script: LoadedScript,
+    attached: Attached,
     program: LoadedProgram,
     submission: Submission,
     /// Digest of the launch that was taken last, 0 while it has not been understood.
@@ -40,8 +38,7 @@ impl Work {
         vectors: Vectors::new(),
         contexts: ContextTable::new(),
         peers: PeerTables::new(),
-        vector: LoadedVector::new(),
-        script: LoadedScript::new(),
+        attached: Attached::new(),
         program: LoadedProgram::new(),
         submission: Submission::new(),
         digest: 0,
@@ -130,10 +127,8 @@ impl Work {
         request::check_start(launch, context)?;
         let ranks = usize::try_from(context.header().ranks).unwrap_or(usize::MAX);
         let (platform, peers) = (&port.platform, &mut self.peers);
-        let loaded =
-            self.vector.load(platform, launch, ranks).and_then(|()| self.script.load(platform, launch));
-        let attached = attached(&self.vector, &self.script, launch);
-        let planned = loaded.and_then(|()| request::plan(launch, context, &attached));
+        let loaded = self.attached.load(platform, launch, ranks);
+        let planned = loaded.and_then(|()| request::plan(launch, context, &self.attached));
         let plan = planned
             .and_then(|planned| peers.load(platform, launch, ranks, planned.reach).map(|()| planned.chunks));
         Ok(Opened { context: index, plan })
@@ -178,20 +173,17 @@ impl Work {
         }
         let context = self.contexts.get(job.context)?;
         if self.submission.is_done() {
-            let attached = attached(&self.vector, &self.script, &job.launch);
-            let (graph, outcome) = graphs.obtain(job, context, &attached)?;
+            let outcome = graphs.obtain(job, context, &self.attached)?;
             job.note(outcome);
             if outcome != CacheOutcome::Hit {
                 job.status.expand_ns += port.tick();
             }
-            let pages = graphs.pages();
-            job.bind(context, (pages, &graph), &self.peers, &mut self.vectors)?;
-            self.submission.start(pages, &graph, |queue| context.is_pair(queue));
+            let (pages, graph) = graphs.held()?;
+            job.bind(context, (pages, graph), &self.peers, &mut self.vectors)?;
+            self.submission.start(pages, graph, |queue| context.is_pair(queue));
         }
-        let graph = graphs.held().ok_or(ErrorCode::PLAN_INTERNAL)?;
         let rings = context.rings();
-        let graph = (graphs.pages(), graph);
-        let turn = self.submission.turn(&mut port.platform, graph, &self.vectors, rings)?;
+        let turn = self.submission.turn(&mut port.platform, graphs.held()?, &self.vectors, rings)?;
         let spent = port.tick();
         let status = &mut job.status;
         status.sqes = status.sqes.saturating_add(turn.sqes);
@@ -199,7 +191,7 @@ impl Work {
         status.doorbells = status.doorbells.saturating_add(turn.doorbells);
         status.submit_ns += spent;
         if turn.complete {
-            graphs.put_back();
+            graphs.finish();
         }
         Ok(turn)
     }
@@ -209,13 +201,4 @@ impl Work {
         self.contexts.poison(job.launch.instance, job.launch.epoch);
         self.submission.abandon();
     }
-}
-
-/// Returns what a launch refers to besides its buffers.
-pub(crate) fn attached<'a>(
-    vector: &'a LoadedVector,
-    script: &'a LoadedScript,
-    launch: &Launch,
-) -> Tables<'a> {
-    Tables { vector: vector.rows(), script: script.of(launch), ..Tables::default() }
 }

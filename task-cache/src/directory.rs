@@ -112,6 +112,18 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
         None
     }
 
+    /// Like [`lookup`](Self::lookup) for a key that was found in this entry before: where it still serves that key, nothing
+    /// is hashed. `None` counts nothing; the key may be in another entry.
+    #[inline]
+    pub fn again(&mut self, id: SlotId, key: &Key) -> Option<Hit<P>> {
+        let at = id.index();
+        let hit = self.hit(at).filter(|hit| hit.id == id)?;
+        self.slots.get(at).filter(|slot| slot.key == *key)?;
+        self.touch(at);
+        self.stats.hits += 1;
+        Some(hit)
+    }
+
     /// Like [`lookup`](Self::lookup), but counts nothing and leaves the order of use.
     #[must_use]
     pub fn peek(&self, key: &Key) -> Option<Hit<P>> {

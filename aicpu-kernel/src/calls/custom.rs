@@ -63,7 +63,7 @@ pub fn serve_custom<M: SharedMemory, P: DataPlane>(
         lists.take(memory, [context.threads.len(), context.channels.len()], &mut handles)?;
     lists.check_spent()?;
     let (input, output) = (launch.input, launch.output);
-    let bindings = LaunchBindings { input, output, scratch: context.regions, rank, peers: &peers };
+    let bindings = LaunchBindings::new([&input, &output], &peers, context.regions, rank);
     let first = context.threads.first().map_or(0, |main| main.notify_base);
     let time = LaunchTime {
         timeout: launch.timeout_ms.div_ceil(1000),

@@ -9,13 +9,12 @@ use wire::program::Posted;
 use wire::{DeviceAddr, ErrorCode};
 
 use super::operation::Operation;
-use crate::bindings::{LaunchBindings, LoadedVector, PeerTables};
+use crate::attached::Attached;
+use crate::bindings::{LaunchBindings, PeerTables};
 use crate::context::{ContextTable, OwnedContext};
 use crate::kernel::Fault;
 use crate::program::LoadedProgram;
 use crate::request;
-use crate::script::LoadedScript;
-use crate::work::attached;
 
 /// An operation whose context is known.
 pub(super) struct Opened {
@@ -29,8 +28,7 @@ pub(super) struct Opened {
 pub(super) struct Desk {
     contexts: ContextTable,
     program: LoadedProgram,
-    vector: LoadedVector,
-    script: LoadedScript,
+    attached: Attached,
     peers: PeerTables,
 }
 
@@ -39,8 +37,7 @@ impl Desk {
         Self {
             contexts: ContextTable::new(),
             program: LoadedProgram::new(),
-            vector: LoadedVector::new(),
-            script: LoadedScript::new(),
+            attached: Attached::new(),
             peers: PeerTables::new(),
         }
     }
@@ -87,17 +84,16 @@ impl Desk {
     ) -> Result<Opened, Fault> {
         let launch = self.launch(posted, index)?;
         let index = self.find(memory, &launch)?;
-        let Self { contexts, vector, script, peers, .. } = self;
+        let Self { contexts, attached, peers, .. } = self;
         let context = contexts.get(index)?;
         if context.poisoned {
             return Err(ErrorCode::CONTEXT_STALE.into());
         }
         request::check_start(&launch, context)?;
         let ranks = usize::try_from(context.header().ranks).unwrap_or(usize::MAX);
-        let plan = vector
+        let plan = attached
             .load(memory, &launch, ranks)
-            .and_then(|()| script.load(memory, &launch))
-            .and_then(|()| request::plan(&launch, context, &attached(vector, script, &launch)))
+            .and_then(|()| request::plan(&launch, context, attached))
             .and_then(|planned| peers.load(memory, &launch, ranks, planned.reach).map(|()| planned.plan));
         Ok(Opened { launch, context: index, plan })
     }
@@ -108,15 +104,10 @@ impl Desk {
     }
 
     /// Returns the buffers of an operation that has just been opened.
-    pub(super) fn bindings(&self, opened: &Opened) -> Result<LaunchBindings<'_>, ErrorCode> {
+    pub(super) fn bindings<'a>(&'a self, opened: &'a Opened) -> Result<LaunchBindings<'a>, ErrorCode> {
         let (context, launch) = (self.context(opened)?, &opened.launch);
-        Ok(LaunchBindings {
-            input: launch.input,
-            output: launch.output,
-            scratch: context.regions(),
-            rank: context.header().rank,
-            peers: &self.peers,
-        })
+        let own = [&launch.input, &launch.output];
+        Ok(LaunchBindings::new(own, &self.peers, context.regions(), context.header().rank))
     }
 
     /// Returns an operation that has just been opened, with all that it refers to.
@@ -126,7 +117,7 @@ impl Desk {
     pub(super) fn operation<'a>(&'a self, opened: &'a Opened) -> Result<Operation<'a>, Fault> {
         let (context, launch) = (self.context(opened)?, &opened.launch);
         let plan = opened.plan.as_ref().map_err(|fault| *fault)?;
-        let tables = context.tables(&attached(&self.vector, &self.script, launch));
+        let tables = context.tables(&self.attached.tables(launch));
         Ok(Operation { launch, plan, tables, context })
     }
 

@@ -100,7 +100,7 @@ pub(crate) fn vector_of(
     let len = grown(len);
     let operand = |region: Option<RegionId>, extent: u64, offset: u64| {
         let Some(region) = region else { return Ok((0, 0)) };
-        let bound = bindings.bound(region).ok_or((ErrorCode::BINDING_MISSING, region))?;
+        let Some(bound) = bindings.bound(region) else { return Err((ErrorCode::BINDING_MISSING, region)) };
         if extent.wrapping_add(offset).wrapping_add(len) > bound.len {
             return Err((ErrorCode::BINDING_EXTENT, region));
         }

@@ -68,8 +68,7 @@ impl Pattern {
 
     /// Returns the pattern with this key.
     pub(crate) fn from_key(key: u64) -> Option<Self> {
-        let region = |number: u64| RegionId::from_number((number & 0xf_ffff).checked_sub(1)?);
-        let (first, second) = (region(key >> 20), region(key));
+        let [first, second] = regions(key);
         match key >> 44 {
             1 => Some(Self::Sqe { src: first, dst: second }),
             2 => Some(Self::Wqe { local: first, remote: second }),
@@ -80,6 +79,12 @@ impl Pattern {
             _ => None,
         }
     }
+}
+
+/// The regions in the key of a pattern that may have operands.
+#[inline(always)]
+fn regions(key: u64) -> [Option<RegionId>; 2] {
+    [key >> 20, key].map(|number| (number & 0xf_ffff).checked_sub(1).map(RegionId::from_number))
 }
 
 /// A pattern of a graph and how far its descriptors reach into the two regions, bytes: whole words, as a page keeps
@@ -120,8 +125,7 @@ impl Interned {
     #[inline(always)]
     pub(crate) fn operands(&self) -> Option<([Option<RegionId>; 2], bool)> {
         let kind = self.key >> 44;
-        let region = |number: u64| RegionId::from_number((number & 0xf_ffff).checked_sub(1)?);
-        (kind == 1 || kind == 2).then(|| ([region(self.key >> 20), region(self.key)], kind == 1))
+        (kind == 1 || kind == 2).then(|| (regions(self.key), kind == 1))
     }
 
     /// Returns the pattern.

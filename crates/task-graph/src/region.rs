@@ -97,11 +97,10 @@ impl RegionId {
         }
     }
 
-    /// Returns the region with this number; `None` where there is none.
+    /// Returns the region with this number, which is a region's.
     #[inline(always)]
-    pub(crate) fn from_number(number: u64) -> Option<Self> {
-        let number = u32::try_from(number).ok()?;
-        (number & 3 != 3).then_some(Self(number))
+    pub(crate) const fn from_number(number: u64) -> Self {
+        Self((number & 0x7_ffff) as u32) // CAST: 19 bits are left.
     }
 
     /// Returns a number below 2^19 that is different for every region.

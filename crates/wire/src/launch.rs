@@ -363,7 +363,7 @@ pub(crate) fn check_waits(args: &LaunchArgs) -> Result<(), ErrorCode> {
 pub(crate) fn check_header(args: &LaunchArgs) -> Result<(), ErrorCode> {
     let reserved_zero = args.reserved == 0
         && args.reserved1 == 0
-        && args.reserved2 == [0; 10]
+        && args.reserved2.iter().fold(0, |any, word| any | word) == 0
         && args.input.reserved == 0
         && args.output.reserved == 0;
     if args.magic != LaunchArgs::MAGIC {
