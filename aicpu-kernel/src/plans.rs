@@ -45,7 +45,7 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// Returns whether a launch on this context asks for the same shape; nothing may be attached to it.
+    /// Returns whether a launch on this context asks for the same shape.
     fn is_for(&self, launch: &Launch) -> bool {
         // The rest of a shape follows from these and the context.
         let Shape { op, algorithm, levels, staging, root, count, dtype, reduce, chunk, piece, .. } =
@@ -97,21 +97,17 @@ impl Plans {
         self.current()
     }
 
-    /// Returns where the plan of a launch is, to which nothing is attached; `None` when it is not known.
+    /// Returns where the plan of a launch is; `None` when it is not known. What is attached to the launch is not looked at.
     pub(crate) fn find(&self, launch: &Launch) -> Option<usize> {
-        self.position(|planned| planned.is_for(launch))
-    }
-
-    fn position(&self, is_it: impl Fn(&Planned) -> bool) -> Option<usize> {
         // Most often it is the same as before, or one behind it.
         let mut order = (self.current..self.list.len()).chain(0..self.current);
-        order.find(|&at| self.get(at).is_some_and(&is_it))
+        order.find(|&at| self.get(at).is_some_and(|planned| planned.is_for(launch)))
     }
 
-    /// Keeps a plan, in the place of the one of the same shape where there is one; returns where it is.
-    pub(crate) fn keep(&mut self, planned: Planned) -> usize {
+    /// Keeps a plan, in the place of the one that was known of the launch where there was one; returns where it is.
+    pub(crate) fn keep(&mut self, planned: Planned, known: Option<usize>) -> usize {
         let free = if self.list.is_full() { self.next } else { self.list.len() };
-        let at = self.position(|other| other.asked == planned.asked).unwrap_or(free);
+        let at = known.unwrap_or(free);
         match self.list.get_mut(at) {
             Some(place) => *place = planned,
             // There is room.
@@ -127,60 +123,92 @@ mod tests {
     use super::*;
     use templates::Tables;
     use wire::launch::{Algorithm, OpKind, Staging};
-    use wire::{DataType, ReduceOp};
+    use wire::{DataType, LaunchArgs, ReduceOp};
 
-    fn planned(count: u64, in_place: bool) -> Planned {
+    fn launch(count: u64) -> Launch {
+        let args = LaunchArgs {
+            blocks: 1,
+            op: OpKind::AllReduce as u8,
+            dtype: DataType::Fp32 as u8,
+            algorithm: Algorithm::Ring as u8,
+            count,
+            timeout_ms: 1,
+            ..LaunchArgs::default()
+        };
+        Launch::parse(&args.sealed()).expect("a launch")
+    }
+
+    /// Keeps the plan of a count.
+    fn keep(plans: &mut Plans, count: u64, in_place: bool) -> usize {
+        let launch = launch(count);
         let asked = Shape {
-            op: OpKind::AllReduce,
-            algorithm: Algorithm::Ring,
-            levels: [None; 4],
-            staging: Staging::Scratch,
+            op: launch.op,
+            algorithm: launch.algorithm,
+            levels: launch.levels,
+            staging: launch.staging,
             rank: 0,
             ranks: 4,
-            root: 0,
+            root: launch.root,
             count,
-            dtype: DataType::Fp32,
-            reduce: ReduceOp::Sum,
+            dtype: launch.dtype,
+            reduce: launch.reduce,
             scratch_len: 1 << 20,
             threads: 2,
             inline_reduce: true,
             in_place: false,
-            chunk: 0,
-            piece: 0,
+            chunk: launch.chunk,
+            piece: launch.piece,
         };
         let plan = Plan::new(&Shape { in_place, ..asked }, &Tables::default()).expect("a plan");
         let (chunks, unit) = (plan.chunks(), plan.unit_bytes());
         let (own, reach) = ([4 * count; 2], Reach::default());
-        Planned { asked, plan, chunks, unit, class: None, own, reach, found: None }
-    }
-
-    /// Where the plan of this count is.
-    fn find(plans: &Plans, count: u64) -> Option<usize> {
-        plans.position(|other| other.asked == planned(count, false).asked)
+        let planned = Planned { asked, plan, chunks, unit, class: None, own, reach, found: None };
+        plans.keep(planned, plans.find(&launch))
     }
 
     #[test]
     fn the_last_eight_are_found_each_by_its_own_shape() {
         let mut plans = Plans::new();
         for count in 1..=10 {
-            let at = plans.keep(planned(count, false));
+            let at = keep(&mut plans, count, false);
             assert_eq!(plans.take(at).map(|planned| planned.own), Some([4 * count; 2]));
         }
         for count in 1..=10 {
-            let found = find(&plans, count).and_then(|at| plans.get(at));
+            let found = plans.find(&launch(count)).and_then(|at| plans.get(at));
             assert_eq!(found.map(|planned| planned.plan.shape().count), (count > 2).then_some(count));
         }
         plans.clear();
-        assert_eq!(find(&plans, 10), None);
+        assert_eq!(plans.find(&launch(10)), None);
     }
 
     #[test]
     fn a_shape_that_turns_out_to_be_in_place_takes_the_place_of_the_other() {
         let mut plans = Plans::new();
-        let apart = plans.keep(planned(7, false));
-        let other = plans.keep(planned(8, false));
-        let in_place = plans.keep(planned(7, true));
-        assert_eq!((apart, find(&plans, 8)), (in_place, Some(other)));
+        let apart = keep(&mut plans, 7, false);
+        let other = keep(&mut plans, 8, false);
+        let in_place = keep(&mut plans, 7, true);
+        assert_eq!((apart, plans.find(&launch(8))), (in_place, Some(other)));
         assert_eq!(plans.take(in_place).map(|planned| planned.plan.shape().in_place), Some(true));
+    }
+
+    #[test]
+    fn a_launch_that_differs_in_anything_that_a_shape_has_is_another() {
+        let mut plans = Plans::new();
+        keep(&mut plans, 7, false);
+        let same = launch(7);
+        assert!(plans.find(&Launch { timeout_ms: 9, sequence: 3, ..same }).is_some());
+        let others = [
+            Launch { op: OpKind::AllGather, ..same },
+            Launch { dtype: DataType::Int32, ..same },
+            Launch { reduce: ReduceOp::Max, ..same },
+            Launch { algorithm: Algorithm::Nhr, ..same },
+            Launch { staging: Staging::Direct, ..same },
+            Launch { levels: [Some(Algorithm::Ring), None, None, None], ..same },
+            Launch { root: 1, ..same },
+            Launch { count: 8, ..same },
+            Launch { chunk: 1, ..same },
+            Launch { piece: 1, ..same },
+        ];
+        assert!(others.iter().all(|other| plans.find(other).is_none()));
     }
 }

@@ -43,10 +43,10 @@ pub(crate) fn plan<'a>(
         false => Ok(()),
     };
     let plans = context.plans();
+    let known = plans.find(launch);
     // What is attached is not part of a shape.
     if launch.vector.0 == 0
-        && let Some(at) = plans.find(launch)
-        && let Some(known) = plans.get(at)
+        && let Some((at, known)) = known.and_then(|at| Some((at, plans.get(at)?)))
         && check_buffers(launch, &known.asked, known.own, &[])? == known.plan.shape().in_place
     {
         check_notifies(&known.plan)?;
@@ -70,7 +70,8 @@ pub(crate) fn plan<'a>(
     };
     let (chunks, unit, class) = (plan.chunks(), plan.unit_bytes(), plan.size_class(longest));
     let plans = context.plans();
-    let at = plans.keep(Planned { asked, plan, chunks, unit, class, own, reach, found: None });
+    let planned = Planned { asked, plan, chunks, unit, class, own, reach, found: None };
+    let at = plans.keep(planned, known);
     plans.take(at).ok_or(ErrorCode::PLAN_INTERNAL.into())
 }
 

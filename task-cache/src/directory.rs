@@ -116,12 +116,14 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
     /// is hashed. `None` counts nothing; the key may be in another entry.
     #[inline]
     pub fn again(&mut self, id: SlotId, key: &Key) -> Option<Hit<P>> {
-        let at = id.index();
-        let hit = self.hit(at).filter(|hit| hit.id == id)?;
-        self.slots.get(at).filter(|slot| slot.key == *key)?;
-        self.touch(at);
+        let serves = |slot: &&Slot<P>| slot.generation == id.generation && slot.state == State::Live;
+        let slot = self.slots.get(id.index()).filter(serves)?;
+        if slot.key != *key {
+            return None;
+        }
+        self.touch(id.index());
         self.stats.hits += 1;
-        Some(hit)
+        self.hit(id.index())
     }
 
     /// Like [`lookup`](Self::lookup), but counts nothing and leaves the order of use.

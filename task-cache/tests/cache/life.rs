@@ -115,7 +115,10 @@ fn a_pinned_entry_drains<H: KeyHash>() {
     let id = record(&mut directory, &key(A, 1, 1), 5, 77, &mut nothing).expect("there is room");
     directory.pin(id).expect("it is live");
     directory.pin(id).expect("twice");
+    assert_eq!(directory.again(id, &key(A, 1, 1)), directory.peek(&key(A, 1, 1)));
+    assert_eq!(directory.again(id, &key(A, 1, 2)), None, "another key's");
     directory.clear(A, &mut nothing);
+    assert_eq!(directory.again(id, &key(A, 1, 1)), None);
     assert_eq!((directory.state(id), directory.lookup(&key(A, 1, 1))), (State::Draining, None));
     assert_eq!(directory.pin(id), Err(ErrorCode::CACHE_STATE), "no new readers");
     assert_eq!(directory.used(), Tally { units: 5, slots: 1 }, "not reclaimed yet");

@@ -177,6 +177,10 @@ impl<H: KeyHash> Pair<H> {
                 let hit = directory.lookup(&key);
                 assert_eq!(hit.map(|hit| hit.id), expected.as_ref().map(|entry| entry.id));
                 assert_eq!(hit.map(|hit| hit.payload), expected.as_ref().and_then(|entry| entry.payload));
+                // The one entry that serves it is found again, whatever else was remembered is not.
+                for &id in &self.ids {
+                    assert_eq!(directory.again(id, &key), hit.filter(|hit| hit.id == id));
+                }
                 model.entries.extend(expected);
             }
             Call::Begin(key, units) => {
