@@ -89,7 +89,6 @@ impl<'a> LaunchBindings<'a> {
 }
 
 impl Bindings for LaunchBindings<'_> {
-    #[inline(always)]
     fn bound(&self, region: RegionId) -> Option<Bound> {
         let user = usize::from(region.kind() == RegionKind::Output);
         match (region.kind(), region.peer()) {
