@@ -71,8 +71,6 @@ impl<S: DerefMut<Target = [Page]>> Pages<S> {
     /// # Errors
     /// `BINDING_MISSING` or `BINDING_EXTENT`, the region at fault and the first task that names it; the graph must not
     /// be submitted then.
-    // Not inlined: the loop needs all registers.
-    #[inline(never)]
     pub fn bind(
         &self,
         graph: &PackedGraph,
