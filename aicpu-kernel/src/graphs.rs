@@ -182,6 +182,9 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
             }
         };
         self.held = Some(held);
+        if let (Some(Wanted { key, .. }), Some(entry)) = (wanted, held.entry) {
+            context.plans().note(Found { key, features: job.features(), entry });
+        }
         Ok(if wanted.is_some() { CacheOutcome::Miss } else { CacheOutcome::Bypassed })
     }
 

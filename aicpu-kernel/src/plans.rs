@@ -17,7 +17,7 @@ pub(crate) struct Reach {
     pub(crate) only: Option<u32>,
 }
 
-/// Where the graph of a plan was found last.
+/// Where the graph of a plan was found, or kept, last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) key: Key,
@@ -80,7 +80,7 @@ impl Plans {
         self.get(self.current)
     }
 
-    /// Notes where the graph of the plan in use was found.
+    /// Notes where the graph of the plan in use is.
     pub(crate) fn note(&mut self, found: Found) {
         if let Some(planned) = self.list.get_mut(self.current) {
             planned.found = Some(found);
