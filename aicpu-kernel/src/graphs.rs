@@ -142,6 +142,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         attached: &Attached,
     ) -> Result<CacheOutcome, ErrorCode> {
         let planned = context.planned().filter(|_| job.is_planned());
+        // A launch with something attached has a plan of its own, of which nothing is known yet.
         let found = planned.and_then(|planned| planned.found.as_ref());
         if let Some(Found { key, entry, .. }) = found.filter(|found| found.features == job.features())
             && job.launch.cache == CacheMode::On
