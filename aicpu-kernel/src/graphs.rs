@@ -7,7 +7,7 @@
 use core::ops::DerefMut;
 
 use graph_verifier::Obligation;
-use task_cache::{Directory, FIELD_CAPACITY, Hit, Key, Limits, SlotId, Stats, Tally, defaults, field_bytes};
+use task_cache::{Directory, FIELD_CAPACITY, Key, Limits, SlotId, Stats, Tally, defaults, field_bytes};
 use task_graph::{AffinePatterns, Block, PackedGraph, Page, Pages, Sized, TaskGraph};
 use templates::{Plan, Tables};
 use wire::ErrorCode;
@@ -146,9 +146,9 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         let found = planned.and_then(|planned| planned.found.as_ref());
         if let Some(Found { key, entry, .. }) = found.filter(|found| found.features == job.features())
             && job.launch.cache == CacheMode::On
-            && let Some(hit) = self.directory.again(*entry, key)
+            && self.directory.again(*entry, key)
         {
-            self.hold(hit);
+            self.hold(*entry);
             return Ok(CacheOutcome::Hit);
         }
         self.put_back();
@@ -161,7 +161,7 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
             && let Some(hit) = self.directory.lookup(&key)
         {
             context.plans().note(Found { key, features: job.features(), entry: hit.id });
-            self.hold(hit);
+            self.hold(hit.id);
             return Ok(CacheOutcome::Hit);
         }
         self.share_out(job.launch.cache);
@@ -189,16 +189,15 @@ impl<S: DerefMut<Target = [Block]>, T: DerefMut<Target = [Page]>> Graphs<S, T> {
         Ok(if wanted.is_some() { CacheOutcome::Miss } else { CacheOutcome::Bypassed })
     }
 
-    /// Holds the graph that was just found.
-    fn hold(&mut self, Hit { id, payload }: Hit<PackedGraph>) {
-        if self.held.is_some_and(|held| held.entry == Some(id)) {
+    /// Holds the graph of an entry that was just found.
+    fn hold(&mut self, entry: SlotId) {
+        if self.held.is_some_and(|held| held.entry == Some(entry)) {
             return;
         }
         self.put_back();
         // An entry that was just found can be pinned.
-        if self.directory.pin(id).is_ok() {
-            self.held = Some(Held { graph: payload, entry: Some(id) });
-        }
+        let graph = self.directory.pin(entry).ok();
+        self.held = graph.map(|graph| Held { graph, entry: Some(entry) });
     }
 
     /// Packs the recorded graph where the cache makes room for it, or in reserved pages.

@@ -112,18 +112,17 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
         None
     }
 
-    /// Like [`lookup`](Self::lookup) for a key that was found in this entry before: where it still serves that key, nothing
-    /// is hashed. `None` counts nothing; the key may be in another entry.
+    /// Like [`lookup`](Self::lookup) for a key that was found in this entry before: returns whether the entry still serves
+    /// it. Nothing is hashed. `false` counts nothing; the key may be in another entry.
     #[inline]
-    pub fn again(&mut self, id: SlotId, key: &Key) -> Option<Hit<P>> {
-        let serves = |slot: &&Slot<P>| slot.generation == id.generation && slot.state == State::Live;
-        let slot = self.slots.get(id.index()).filter(serves)?;
-        if slot.key != *key {
-            return None;
+    pub fn again(&mut self, id: SlotId, key: &Key) -> bool {
+        let serves = |slot: &Slot<P>| slot.generation == id.generation && slot.state == State::Live;
+        let found = self.slots.get(id.index()).is_some_and(|slot| serves(slot) && slot.key == *key);
+        if found {
+            self.touch(id.index());
+            self.stats.hits += 1;
         }
-        self.touch(id.index());
-        self.stats.hits += 1;
-        self.hit(id.index())
+        found
     }
 
     /// Like [`lookup`](Self::lookup), but counts nothing and leaves the order of use.
@@ -177,19 +176,20 @@ impl<P: Copy, const SLOTS: usize, H: KeyHash> Directory<P, SLOTS, H> {
         Ok(())
     }
 
-    /// Holds an entry for a replay: it will not give way, and if it is taken away it drains.
+    /// Holds an entry for a replay, and returns what is recorded: it will not give way, and if it is taken away it drains.
     ///
     /// # Errors
     /// `CACHE_STALE` when it is no longer there, `CACHE_STATE` when it does not serve launches.
-    pub fn pin(&mut self, id: SlotId) -> Result<(), ErrorCode> {
+    pub fn pin(&mut self, id: SlotId) -> Result<P, ErrorCode> {
         let slot = self.entry(id)?;
         let pins = slot.pins.checked_add(1).filter(|_| slot.state == State::Live);
-        slot.pins = pins.ok_or(ErrorCode::CACHE_STATE)?;
-        if slot.pins == 1 {
+        let (Some(pins), Some(payload)) = (pins, slot.payload) else { return Err(ErrorCode::CACHE_STATE) };
+        slot.pins = pins;
+        if pins == 1 {
             let (account, tally) = (slot.account, Tally::entry(slot.units));
             self.account(account, |usage| usage.held = usage.held + tally);
         }
-        Ok(())
+        Ok(payload)
     }
 
     /// Ends a pin. The last one of a draining entry releases it.

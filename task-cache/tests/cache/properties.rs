@@ -179,7 +179,7 @@ impl<H: KeyHash> Pair<H> {
                 assert_eq!(hit.map(|hit| hit.payload), expected.as_ref().and_then(|entry| entry.payload));
                 // The one entry that serves it is found again, whatever else was remembered is not.
                 for &id in &self.ids {
-                    assert_eq!(directory.again(id, &key), hit.filter(|hit| hit.id == id));
+                    assert_eq!(directory.again(id, &key), hit.is_some_and(|hit| hit.id == id));
                 }
                 model.entries.extend(expected);
             }
@@ -257,7 +257,7 @@ impl<H: KeyHash> Pair<H> {
                     }
                     _ => Err(ErrorCode::CACHE_STATE),
                 });
-                assert_eq!(directory.pin(id), expected);
+                assert_eq!(directory.pin(id).map(drop), expected);
             }
             Call::Unpin(number) => {
                 let Some(id) = pick(number) else { return };
