@@ -87,8 +87,8 @@ pub(super) const DEFECTS: &[Defect] = &[
     Defect {
         name: "remote-address-based-as-local",
         file: "aicpu-kernel/src/bindings.rs",
-        right: "(Some(peer), RegionKind::Scratch) => scratch(peer),",
-        wrong: "(Some(_), RegionKind::Scratch) => scratch(self.rank),",
+        right: "self.scratch.get(peer.unwrap_or(self.rank) as usize)?",
+        wrong: "self.scratch.get(peer.map_or(self.rank, |_| self.rank) as usize)?",
         test: ("aicpu-kernel", "kernel", "descriptors::every_descriptor_of_a_ring_all_reduce_of_two_ranks"),
         sample: false,
     },
