@@ -12,7 +12,7 @@ use self::links::{PeerTransfer, check_peer};
 use crate::encode::Resources;
 use crate::graph::{Block, QueueIndex, TaskGraph};
 use crate::pattern::{Pattern, end};
-use crate::{Caps, ChannelNotify, Part, Rank, Span, Task, TaskSink, ThreadId, WriteBatch};
+use crate::{Caps, Part, Rank, Span, Task, TaskSink, ThreadId, WriteBatch};
 
 /// Records the tasks of one rank.
 #[derive(Debug)]
@@ -175,6 +175,7 @@ impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
     }
 
     /// Looks each peer up once.
+    #[inline(always)]
     fn exchange(
         &mut self,
         thread: ThreadId,
@@ -183,19 +184,14 @@ impl<S: DerefMut<Target = [Block]>> TaskSink for Recorder<'_, S> {
         parts: &[Part],
     ) -> Result<(), ErrorCode> {
         self.resources.thread(thread)?;
-        let from = from.map(|from| self.resources.link(from)).transpose()?;
         let to = self.resources.link(batch.peer)?;
-        if let (Some(from), [part], Some(then)) = (from, parts, batch.then)
-            && self.exchange_by_sdma(thread, from, to, (batch, *part, then))?
-        {
-            return Ok(());
+        if let (Some(from), [part], Some(then)) = (from, parts, batch.then) {
+            let from = self.resources.link(from)?;
+            if self.exchange_by_sdma(thread, from, to, (batch, *part, then))? {
+                return Ok(());
+            }
         }
-        if let Some(from) = from {
-            self.record_over(thread, from, ChannelNotify::Ack)?;
-        }
-        self.wait_over(thread, to, ChannelNotify::Ack)?;
-        self.write_over(thread, to, batch, parts)?;
-        from.map_or(Ok(()), |from| self.wait_over(thread, from, ChannelNotify::Data))
+        self.exchange_in_pieces(thread, from, to, (batch, parts))
     }
 }
 

@@ -11,7 +11,7 @@ use core::num::NonZero;
 use task_graph::{TaskSink, ThreadId};
 use wire::ErrorCode;
 
-use crate::areas::{Area, Nested, Shares};
+use crate::division::Division;
 use crate::group::{Group, Owners, Servers, first_part, owner};
 use crate::schedule::{Pass, core};
 use crate::skeleton::Emitter;
@@ -26,14 +26,10 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let servers = Servers::new(self.tables.servers, self.plan.ranks());
         let (first, size) = servers.get(servers.of(self.plan.shape().rank));
         let sharing = core(inside.algorithm, size);
-        let share = |blocks: Slices<'a>| Shares {
-            blocks,
-            width: across.core.get(),
-            parts: self.plan.levels().parts,
-            owners: sharing,
-        };
+        let division =
+            Division::Shares { width: across.core.get(), parts: self.plan.levels().parts, owners: sharing };
         let server = Group::Spaced { first, stride: NonZero::<u32>::MIN, root: 0, members: size };
-        let lane = Lane { thread: ThreadId::MAIN, group: server, work: share(work), landing: share(landing) };
+        let lane = Lane { thread: ThreadId::MAIN, group: server, division, work, landing };
         let folds = sharing < size;
         let fold = |pass| folds.then_some(pass);
         let mut step = 0;
@@ -47,7 +43,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         Ok(step)
     }
 
-    fn server_pass<A: Area>(&mut self, lane: &Lane<'a, A>, pass: Pass, step: u16) -> Result<u16, ErrorCode> {
+    fn server_pass(&mut self, lane: &Lane<'a>, pass: Pass, step: u16) -> Result<u16, ErrorCode> {
         let [inside, ..] = self.plan.levels().list;
         if lane.group.members().get() == 1 {
             return Ok(step);
@@ -75,8 +71,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let mut part = first_part(place, parts, sharing);
         while part < end {
             let until = self.end_of_run(servers, part).min(end);
-            let nested = |blocks| Nested {
-                blocks,
+            let division = Division::Strided {
                 first: part * across.core.get(),
                 slice_stride: until - part,
                 block_stride: 1,
@@ -84,12 +79,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
                 slices: across.core,
             };
             let owners = Owners { servers, part, parts, algorithm: inside.algorithm };
-            let lane = Lane {
-                thread: ThreadId::MAIN,
-                group: Group::Owners(owners),
-                work: nested(work),
-                landing: nested(landing),
-            };
+            let lane = Lane { thread: ThreadId::MAIN, group: Group::Owners(owners), division, work, landing };
             let fold = |pass| (across.core < across.members).then_some(pass);
             let passes =
                 [fold(Pass::FoldIn), Some(Pass::ReduceScatter), Some(Pass::AllGather), fold(Pass::FoldOut)];

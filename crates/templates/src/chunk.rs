@@ -14,7 +14,7 @@ use task_graph::{ChannelNotify, Rank, RegionKind, TaskSink, ThreadId};
 use wire::Phase;
 use wire::launch::{OpKind, Staging};
 
-use crate::areas::Nested;
+use crate::division::Division;
 use crate::schedule::{Pass, wrapped};
 use crate::skeleton::{Boundary, Emitted, Emitter};
 use crate::slices::Slices;
@@ -135,9 +135,8 @@ impl<S: TaskSink> Emitter<'_, S> {
     }
 
     /// Every rank's slice, in the work area.
-    fn whole_slices(&self, others: NonZero<u32>) -> Lane<'static, Nested<'static>> {
-        let area = |base| Nested {
-            blocks: self.all_parts(base),
+    fn whole_slices(&self, others: NonZero<u32>) -> Lane<'static> {
+        let division = Division::Strided {
             first: 0,
             slice_stride: others.get(),
             block_stride: 1,
@@ -147,8 +146,9 @@ impl<S: TaskSink> Emitter<'_, S> {
         Lane {
             thread: ThreadId::MAIN,
             group: crate::group::Group::all(self.plan.ranks(), 0),
-            work: area(self.work_base()),
-            landing: area(self.layout.landing),
+            division,
+            work: self.all_parts(self.work_base()),
+            landing: self.all_parts(self.layout.landing),
         }
     }
 

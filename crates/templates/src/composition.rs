@@ -10,7 +10,7 @@ use task_graph::{TaskSink, ThreadId};
 use wire::ErrorCode;
 use wire::launch::{Algorithm, OpKind};
 
-use crate::areas::Nested;
+use crate::division::Division;
 use crate::levels::{Level, is_mesh};
 use crate::schedule::{Pass, Schedule};
 use crate::skeleton::Emitter;
@@ -74,8 +74,9 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let lane = Lane {
             thread: ThreadId::MAIN,
             group,
-            work: self.nested(self.blocks_of_work(), index, digits),
-            landing: self.nested(self.blocks_of_landing(), index, digits),
+            division: self.nested(index, digits),
+            work: self.blocks_of_work(),
+            landing: self.blocks_of_landing(),
         };
         if !takes_part {
             return Ok(step + steps(level.algorithm, pass, level.members));
@@ -84,9 +85,9 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     }
 
     /// Emits one pass of a group, by mesh or step by step.
-    pub(crate) fn group_pass<A: crate::areas::Area>(
+    pub(crate) fn group_pass(
         &mut self,
-        lane: &Lane<'a, A>,
+        lane: &Lane<'a>,
         algorithm: Algorithm,
         pass: Pass,
         step: u16,
@@ -110,14 +111,13 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     }
 
     /// The slices of the group of a level: of what the levels further inside have left to this rank.
-    pub(crate) fn nested(&self, blocks: Slices<'a>, index: usize, digits: [u32; 3]) -> Nested<'a> {
+    pub(crate) fn nested(&self, index: usize, digits: [u32; 3]) -> Division {
         let list = &self.plan.levels().list;
         let in_order = self.has_blocks() && !self.plan.packs();
         let distance = |level: &Level| if in_order { level.stride.get() } else { level.width };
         let first = list.iter().zip(digits).take(index).map(|(level, digit)| distance(level) * digit).sum();
         let level = list.get(index).copied().unwrap_or(Level::ALONE);
-        Nested {
-            blocks,
+        Division::Strided {
             first,
             slice_stride: distance(&level),
             block_stride: if in_order { level.stride.get() * level.members.get() } else { 1 },

@@ -5,7 +5,6 @@ use core::num::NonZero;
 use task_graph::{RegionKind, TaskSink, ThreadId};
 use wire::launch::{OpKind, Staging};
 
-use crate::areas::Area;
 use crate::group::first_part;
 use crate::skeleton::{Emitted, Emitter};
 use crate::slices::Slices;

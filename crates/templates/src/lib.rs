@@ -45,11 +45,11 @@
 )]
 
 mod ahc;
-mod areas;
 mod chunk;
 mod class;
 mod composition;
 mod copies;
+mod division;
 mod exchange;
 mod family;
 mod file;

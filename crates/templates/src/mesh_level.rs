@@ -6,7 +6,6 @@
 use task_graph::{ChannelNotify, Part, RegionId, RegionKind, TaskSink, WriteBatch};
 use wire::Phase;
 
-use crate::areas::Area;
 use crate::schedule::{Pass, wrapped};
 use crate::skeleton::{Boundary, Emitted, Emitter};
 use crate::slices::SliceSet;
@@ -18,7 +17,7 @@ type Peer = (u32, u64);
 
 impl<'a, S: TaskSink> Emitter<'a, S> {
     /// Emits a reduce-scatter, all-gather or scatter of a group, one step, with the sub threads.
-    pub(crate) fn mesh_pass<A: Area>(&mut self, lane: &Lane<'a, A>, pass: Pass, step: u16) -> Emitted {
+    pub(crate) fn mesh_pass(&mut self, lane: &Lane<'a>, pass: Pass, step: u16) -> Emitted {
         self.sink.mark(Phase::Run, step);
         self.start_subs(Boundary::Communication)?;
         self.exchange_slices(lane, pass)?;
@@ -28,7 +27,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
 
     /// Every member writes each peer's slice (or, gathering, its own to each peer) and waits for what is its due, on
     /// the threads of the peers.
-    pub(crate) fn exchange_slices<A: Area>(&mut self, lane: &Lane<'a, A>, pass: Pass) -> Emitted {
+    pub(crate) fn exchange_slices(&mut self, lane: &Lane<'a>, pass: Pass) -> Emitted {
         let member = lane.group.member(self.plan.shape().rank);
         // Scattering, all comes from member 0.
         let all = pass != Pass::Scatter;
@@ -49,9 +48,9 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         Ok(())
     }
 
-    fn send_slice<A: Area>(
+    fn send_slice(
         &mut self,
-        lane: &Lane<'a, A>,
+        lane: &Lane<'a>,
         pass: Pass,
         index: u64,
         (member, distance, peer): (u32, u32, u32),
@@ -68,7 +67,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             reduction: None,
             then: Some(ChannelNotify::Data),
         };
-        let parts = lane.work.runs(SliceSet::single(slice)).map(|(first, count)| {
+        let parts = lane.runs(SliceSet::single(slice)).map(|(first, count)| {
             let (src, len) = lane.work.range(first, count);
             let dst = if slot { place } else { src };
             place += len;
@@ -78,18 +77,18 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     }
 
     /// Where in the landing area what comes for a slice from the member `distance` behind its owner belongs.
-    fn slot_place<A: Area>(&self, lane: &Lane<'a, A>, slice: u32, distance: u32) -> u64 {
-        let runs = lane.work.runs(SliceSet::single(slice));
+    fn slot_place(&self, lane: &Lane<'a>, slice: u32, distance: u32) -> u64 {
+        let runs = lane.runs(SliceSet::single(slice));
         let len: u64 = runs.map(|(first, count)| lane.work.range(first, count).1).sum();
         self.layout.landing + u64::from(distance - 1) * len
     }
 
     /// Adds what has come to the slots to the own slice, on the main thread.
-    pub(crate) fn reduce_landed<A: Area>(&mut self, lane: &Lane<'a, A>) -> Emitted {
+    pub(crate) fn reduce_landed(&mut self, lane: &Lane<'a>) -> Emitted {
         let member = lane.group.member(self.plan.shape().rank);
         for distance in 1..lane.group.members().get() {
             let mut place = self.slot_place(lane, member, distance);
-            for (first, count) in lane.work.runs(SliceSet::single(member)) {
+            for (first, count) in lane.runs(SliceSet::single(member)) {
                 let dst = own(self.layout.work, lane.work.range(first, count));
                 let src = own(RegionKind::Scratch, (place, dst.len));
                 place += dst.len;

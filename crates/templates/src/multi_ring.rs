@@ -7,7 +7,7 @@ use task_graph::{TaskSink, ThreadId};
 use wire::ErrorCode;
 use wire::launch::{Algorithm, OpKind};
 
-use crate::areas::Rotated;
+use crate::division::Division;
 use crate::group::Group;
 use crate::levels::strides;
 use crate::schedule::{Pass, Schedule};
@@ -23,17 +23,18 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let mut last = 0;
         for (ring, stride) in (0..).zip(strides(ranks)) {
             let group = Group::Circle { stride, ranks };
-            let area =
-                |blocks: (Slices<'a>, u32)| Rotated { blocks: blocks.0, first: blocks.1, stride, ranks };
+            // Of a rank's block, each ring has its part; of the whole, as many parts as there are ranks.
+            let first = if self.has_blocks() { 0 } else { u32::from(ring) * ranks.get() };
             let lane = Lane {
                 thread: self.ring_thread(ring),
                 group,
-                work: area(self.part_of_ring(self.slices(self.ring_parts()), ring)),
-                landing: area(self.part_of_ring(self.landing(self.ring_parts()), ring)),
+                division: Division::Rotated { first, stride, ranks },
+                work: self.part_of_ring(self.blocks_of_work(), ring),
+                landing: self.part_of_ring(self.blocks_of_landing(), ring),
             };
             // A thread that has several rings has one after the other.
             let mut step = ring / self.plan.thread_count() * self.steps_of_ring();
-            for pass in Pass::of(shape.op, Algorithm::Ring, false).into_iter().flatten() {
+            for &pass in Pass::of(shape.op, Algorithm::Ring, false) {
                 let schedule = Schedule::new(Algorithm::Ring, pass, group.member(shape.rank), ranks);
                 step = self.run_pass(&lane, schedule, (pass.reduces(), None), step)?;
             }
@@ -52,17 +53,8 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         ThreadId(ring % self.plan.thread_count())
     }
 
-    fn ring_parts(&self) -> core::num::NonZero<u32> {
-        if self.has_blocks() { self.plan.ranks() } else { self.plan.cuts() }
-    }
-
-    /// The blocks of a ring and the number of rank 0's: of parts of the whole as many as there are ranks, of a rank's
-    /// block its part.
-    fn part_of_ring(&self, blocks: Slices<'a>, ring: u16) -> (Slices<'a>, u32) {
-        if self.has_blocks() {
-            (blocks.part(ring.into(), self.plan.cuts(), self.element), 0)
-        } else {
-            (blocks, u32::from(ring) * self.plan.ranks().get())
-        }
+    /// The blocks of a ring among others.
+    fn part_of_ring(&self, blocks: Slices<'a>, ring: u16) -> Slices<'a> {
+        if self.has_blocks() { blocks.part(ring.into(), self.plan.cuts(), self.element) } else { blocks }
     }
 }

@@ -10,7 +10,6 @@ use task_graph::{RegionKind, TaskSink, ThreadId};
 use wire::Phase;
 use wire::launch::{Algorithm, OpKind, Staging};
 
-use crate::areas::Area;
 use crate::group::first_part;
 use crate::schedule::{Pass, Schedule};
 use crate::skeleton::{Boundary, Emitted, Emitter};

@@ -8,11 +8,11 @@ use task_graph::{ChannelNotify, Part, RegionId, RegionKind, TaskSink, ThreadId, 
 use wire::launch::OpKind;
 use wire::{ErrorCode, Phase};
 
-use crate::areas::{Area, Nested};
+use crate::division::Division;
 use crate::group::Group;
 use crate::schedule::{Pass, wrapped};
 use crate::skeleton::{Boundary, Emitted, Emitter};
-use crate::slices::SliceSet;
+use crate::slices::{SliceSet, Slices};
 use crate::steps::Lane;
 use crate::tasks::own;
 
@@ -21,8 +21,9 @@ use crate::tasks::own;
 struct Stand<'a> {
     /// The ranks of this place in all servers.
     ring: Group<'a>,
-    /// The blocks of this place, by server.
-    own: Nested<'a>,
+    /// The blocks of the work area, and which of them this place has of each server.
+    work: Slices<'a>,
+    division: Division,
     /// The server's number.
     server: u32,
     servers: u32,
@@ -35,8 +36,8 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let digits = levels.digits(rank, 0);
         let [_, server, _] = digits;
         let ring = levels.group(1, rank, 0);
-        let own = self.nested(self.blocks_of_work(), 1, digits);
-        let stand = Stand { ring, own, server, servers: ring.members().get() };
+        let (work, division) = (self.blocks_of_work(), self.nested(1, digits));
+        let stand = Stand { ring, work, division, server, servers: ring.members().get() };
         let mut step = 0;
         if self.plan.shape().op.reduces() {
             step = self.reduce_in_pipeline(&stand, step)?;
@@ -101,14 +102,14 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     }
 
     /// The server's ranks, with the blocks that their places have of one server.
-    fn inside(&self, server: u32) -> Lane<'a, Nested<'a>> {
+    fn inside(&self, server: u32) -> Lane<'a> {
         let (rank, levels) = (self.plan.shape().rank, self.plan.levels());
-        let one = |area: Nested<'a>| Nested { first: server * area.block_stride, width: 1, ..area };
         Lane {
             thread: ThreadId::MAIN,
             group: levels.group(0, rank, 0),
-            work: one(self.nested(self.blocks_of_work(), 0, [0; 3])),
-            landing: one(self.nested(self.blocks_of_landing(), 0, [0; 3])),
+            division: self.nested(0, [0; 3]).block(server),
+            work: self.blocks_of_work(),
+            landing: self.blocks_of_landing(),
         }
     }
 
@@ -127,7 +128,7 @@ impl Stand<'_> {
 
     /// Offset and length of the block that this place has of a server.
     fn block(&self, server: u32) -> (u64, u64) {
-        let mut runs = self.own.runs(SliceSet::single(server));
-        runs.next().map_or((0, 0), |(first, count)| self.own.range(first, count))
+        let mut runs = self.division.runs(SliceSet::single(server), self.work.is_contiguous());
+        runs.next().map_or((0, 0), |(first, count)| self.work.range(first, count))
     }
 }

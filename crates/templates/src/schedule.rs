@@ -49,23 +49,23 @@ pub(crate) enum Pass {
 
 impl Pass {
     /// Returns the passes of an operation. Those that work on slices come before those that spread them.
-    pub(crate) fn of(op: OpKind, algorithm: Algorithm, folded: bool) -> [Option<Self>; 4] {
-        let whole = matches!(algorithm, Algorithm::Tree);
+    pub(crate) fn of(op: OpKind, algorithm: Algorithm, folded: bool) -> &'static [Self] {
+        let whole = algorithm == Algorithm::Tree;
         let chain = algorithm == Algorithm::Ring;
-        let fold = |pass| folded.then_some(pass);
         match op {
-            OpKind::AllReduce if whole => [Some(Self::Reduce), Some(Self::Broadcast), None, None],
-            OpKind::AllReduce => {
-                [fold(Self::FoldIn), Some(Self::ReduceScatter), Some(Self::AllGather), fold(Self::FoldOut)]
+            OpKind::AllReduce if whole => &[Self::Reduce, Self::Broadcast],
+            OpKind::AllReduce if folded => {
+                &[Self::FoldIn, Self::ReduceScatter, Self::AllGather, Self::FoldOut]
             }
-            OpKind::ReduceScatter | OpKind::ReduceScatterV => [Some(Self::ReduceScatter), None, None, None],
-            OpKind::Broadcast if whole || chain => [Some(Self::Broadcast), None, None, None],
-            OpKind::Broadcast => [Some(Self::Scatter), Some(Self::AllGather), None, None],
-            OpKind::Reduce if whole || chain => [Some(Self::Reduce), None, None, None],
-            OpKind::Reduce => [Some(Self::ReduceScatter), Some(Self::Gather), None, None],
-            OpKind::Scatter => [Some(Self::Scatter), None, None, None],
-            OpKind::Gather => [Some(Self::Gather), None, None, None],
-            _ => [Some(Self::AllGather), None, None, None],
+            OpKind::AllReduce => &[Self::ReduceScatter, Self::AllGather],
+            OpKind::ReduceScatter | OpKind::ReduceScatterV => &[Self::ReduceScatter],
+            OpKind::Broadcast if whole || chain => &[Self::Broadcast],
+            OpKind::Broadcast => &[Self::Scatter, Self::AllGather],
+            OpKind::Reduce if whole || chain => &[Self::Reduce],
+            OpKind::Reduce => &[Self::ReduceScatter, Self::Gather],
+            OpKind::Scatter => &[Self::Scatter],
+            OpKind::Gather => &[Self::Gather],
+            _ => &[Self::AllGather],
         }
     }
 
@@ -137,7 +137,7 @@ impl Schedule {
         let (first, parts) = (leg.first, self.core);
         match (self.pass, self.algorithm) {
             (Pass::ReduceScatter | Pass::AllGather | Pass::Reduce | Pass::Broadcast, Algorithm::Ring) => {
-                SliceSet::Stepped { base: 0, first, count: 1, back: 0, parts }
+                SliceSet::single(first)
             }
             (Pass::FoldIn | Pass::FoldOut | Pass::Reduce | Pass::Broadcast, _) => {
                 SliceSet::Together { first: 0, count: parts.get() }

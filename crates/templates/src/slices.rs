@@ -57,6 +57,17 @@ impl<'a> Slices<'a> {
         (self.base + u64::from(index) * self.stride, len)
     }
 
+    /// Returns offset and length of `count` slices from `first` on that lie together.
+    #[inline]
+    pub(crate) fn range(&self, first: u32, count: u32) -> (u64, u64) {
+        let (start, len) = self.get(first);
+        if count <= 1 {
+            return (start, len * u64::from(count));
+        }
+        let (last_start, last_len) = self.get(first + count - 1);
+        (start, last_start + last_len - start)
+    }
+
     /// Returns part `index` of `parts` of every slice, the tail in the last part. For slices of one length.
     pub(crate) fn part(self, index: u32, parts: NonZero<u32>, element: u64) -> Self {
         let cut = Self::cut(self.base, self.unit / element.max(1), parts, element);
@@ -68,11 +79,6 @@ impl<'a> Slices<'a> {
     #[inline]
     pub(crate) fn is_contiguous(&self) -> bool {
         self.lengths.is_none() && self.stride == self.unit
-    }
-
-    /// Returns how many there are.
-    pub(crate) fn parts(&self) -> NonZero<u32> {
-        self.parts
     }
 }
 

@@ -8,23 +8,40 @@ use task_graph::{ChannelNotify, Part, RegionId, RegionKind, TaskSink, ThreadId, 
 use wire::launch::OpKind;
 use wire::{ErrorCode, Phase};
 
-use crate::areas::Area;
+use crate::division::Division;
 use crate::group::Group;
 use crate::overlap::Overlap;
 use crate::schedule::{Leg, Pass, Schedule, Step};
 use crate::skeleton::{Emitted, Emitter};
-use crate::slices::SliceSet;
+use crate::slices::{SliceSet, Slices};
 use crate::tasks::own;
 
 /// Where a pass runs: on which thread, among whom, on what.
 #[derive(Clone, Copy)]
-pub(crate) struct Lane<'a, A> {
+pub(crate) struct Lane<'a> {
     pub(crate) thread: ThreadId,
     pub(crate) group: Group<'a>,
-    /// The work area of every rank, by member.
-    pub(crate) work: A,
-    /// The landing area that mirrors it.
-    pub(crate) landing: A,
+    /// Which blocks the slice of each member is.
+    pub(crate) division: Division,
+    /// The blocks of the work area of every rank.
+    pub(crate) work: Slices<'a>,
+    /// Those of the landing area that mirrors it.
+    pub(crate) landing: Slices<'a>,
+}
+
+impl<'a> Lane<'a> {
+    /// Returns the slices of a set as the fewest runs of blocks that can be moved as one.
+    #[inline]
+    pub(crate) fn runs(&self, set: SliceSet) -> impl Iterator<Item = (u32, u32)> + use<'a> {
+        self.division.runs(set, self.work.is_contiguous())
+    }
+
+    /// Returns the write of a run of blocks to the same place of another area.
+    #[inline]
+    fn part(&self, target: &Slices<'a>, (first, count): (u32, u32)) -> Part {
+        let (src, len) = self.work.range(first, count);
+        Part { dst: target.range(first, count).0, src, len }
+    }
 }
 
 impl<'a, S: TaskSink> Emitter<'a, S> {
@@ -36,11 +53,12 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let lane = Lane {
             thread: ThreadId::MAIN,
             group: self.group(),
+            division: Division::into_blocks(parts),
             work: self.slices(parts),
             landing: self.landing(parts),
         };
         let mut step = 0;
-        for pass in Pass::of(shape.op, shape.algorithm, parts < self.plan.ranks()).into_iter().flatten() {
+        for &pass in Pass::of(shape.op, shape.algorithm, parts < self.plan.ranks()) {
             let member = lane.group.member(shape.rank);
             let schedule = Schedule::new(shape.algorithm, pass, member, lane.group.members());
             let schedule = if shape.op == OpKind::AllReduce { schedule.of_free_slices() } else { schedule };
@@ -53,9 +71,9 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
 
     /// Emits the steps of one pass, numbered from `step` on; returns the number after the last. The slices `early` are
     /// copied out during the last.
-    pub(crate) fn run_pass<A: Area>(
+    pub(crate) fn run_pass(
         &mut self,
-        lane: &Lane<'a, A>,
+        lane: &Lane<'a>,
         schedule: Schedule,
         (reducing, early): (bool, Option<SliceSet>),
         mut step: u16,
@@ -70,8 +88,16 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             match (from, send) {
                 (from, Some(leg)) => {
                     let (batch, target) = self.batch(lane, leg, reducing);
-                    let parts = parts(&lane.work, target, schedule.set(index, leg));
-                    self.exchange(lane.thread, from, &batch, parts)?;
+                    let set = schedule.set(index, leg);
+                    match lane.division.run(set, lane.work.is_contiguous()) {
+                        Some(run) => {
+                            self.sink.exchange(lane.thread, from, &batch, &[lane.part(target, run)])?;
+                        }
+                        None => {
+                            let parts = lane.runs(set).map(|run| lane.part(target, run));
+                            self.exchange(lane.thread, from, &batch, parts)?;
+                        }
+                    }
                 }
                 (Some(from), None) => {
                     self.record(lane.thread, from, ChannelNotify::Ack)?;
@@ -91,7 +117,7 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
 
     /// What is written to a member, and the area of those where it goes: its landing area where the link cannot reduce.
     #[inline]
-    fn batch<'l, A: Area>(&self, lane: &'l Lane<'a, A>, leg: Leg, reducing: bool) -> (WriteBatch, &'l A) {
+    fn batch<'l>(&self, lane: &'l Lane<'a>, leg: Leg, reducing: bool) -> (WriteBatch, &'l Slices<'a>) {
         let peer = lane.group.rank(leg.member);
         let inline = reducing && self.sink.caps(peer).can_reduce(self.plan.reduction());
         let (kind, target) = if reducing && !inline {
@@ -110,21 +136,12 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
     }
 
     /// Reduces what has landed and could not be reduced on its way.
-    fn reduce_set<A: Area>(&mut self, lane: &Lane<'a, A>, set: SliceSet) -> Emitted {
-        for (first, count) in lane.work.runs(set) {
+    fn reduce_set(&mut self, lane: &Lane<'a>, set: SliceSet) -> Emitted {
+        for (first, count) in lane.runs(set) {
             let dst = own(self.layout.work, lane.work.range(first, count));
             let src = own(RegionKind::Scratch, lane.landing.range(first, count));
             self.reduce(lane.thread, dst, src)?;
         }
         Ok(())
     }
-}
-
-/// The slices of a set, from one area to another that is divided in the same way.
-#[inline]
-fn parts<A: Area>(work: &A, target: &A, set: SliceSet) -> impl Iterator<Item = Part> {
-    work.runs(set).map(move |(first, count)| {
-        let (src, len) = work.range(first, count);
-        Part { dst: target.range(first, count).0, src, len }
-    })
 }

@@ -214,6 +214,24 @@ impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
         Ok(true)
     }
 
+    /// A step of any links and writes.
+    #[inline(never)]
+    pub(super) fn exchange_in_pieces(
+        &mut self,
+        thread: ThreadId,
+        from: Option<Rank>,
+        to: Link<'a>,
+        (batch, parts): (&WriteBatch, &[Part]),
+    ) -> Result<(), ErrorCode> {
+        let from = from.map(|from| self.resources.link(from)).transpose()?;
+        if let Some(from) = from {
+            self.record_over(thread, from, ChannelNotify::Ack)?;
+        }
+        self.wait_over(thread, to, ChannelNotify::Ack)?;
+        self.write_over(thread, to, batch, parts)?;
+        from.map_or(Ok(()), |from| self.wait_over(thread, from, ChannelNotify::Data))
+    }
+
     /// The writes of a batch, the last one with its notify where the link can.
     #[inline(always)]
     pub(super) fn write_over(
