@@ -29,7 +29,7 @@ impl<'a, S: TaskSink> Neighbours<'a, S> {
 
     #[inline(always)]
     fn batch(&self, batch: &WriteBatch) -> WriteBatch {
-        WriteBatch { peer: self.number(batch.peer), dst: self.region(batch.dst), ..*batch }
+        WriteBatch { peer: self.number(batch.peer), ..*batch }
     }
 }
 

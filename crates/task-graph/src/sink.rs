@@ -2,7 +2,7 @@
 
 use wire::{ErrorCode, Phase, Reduction};
 
-use crate::{ChannelNotify, Rank, RegionId, Span, Task, ThreadId};
+use crate::{ChannelNotify, Rank, RegionId, RegionKind, Span, Task, ThreadId};
 
 /// What the engine on one link can do; what it cannot, the template does in another way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +25,15 @@ impl Caps {
     }
 }
 
-/// Several writes from one region to one region of one peer.
+/// Several writes from one buffer of this rank to one of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBatch {
     /// The peer.
     pub peer: Rank,
-    /// Where to, a region of the peer.
-    pub dst: RegionId,
-    /// Where from.
-    pub src: RegionId,
+    /// Where to: a buffer of the peer.
+    pub dst: RegionKind,
+    /// Where from: a buffer of this rank.
+    pub src: RegionKind,
     /// Overwrite, or reduce into the destination.
     pub reduction: Option<Reduction>,
     /// Channel notify to set at the peer once everything has landed; none while more follows.
@@ -43,9 +43,9 @@ pub struct WriteBatch {
 /// One write of a batch, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where to in the destination region.
+    /// Where to in the destination buffer.
     pub dst: u64,
-    /// Where from in the source region.
+    /// Where from in the source buffer.
     pub src: u64,
     /// How many; parts without bytes are skipped.
     pub len: u64,
@@ -64,7 +64,8 @@ impl WriteBatch {
     #[inline(always)]
     pub(crate) fn spans(&self, part: Part) -> (Span, Span) {
         let Part { dst, src, len } = part;
-        (Span { region: self.dst, offset: dst, len }, Span { region: self.src, offset: src, len })
+        let (to, from) = (RegionId::of_peer(self.peer, self.dst), RegionId::own(self.src));
+        (Span { region: to, offset: dst, len }, Span { region: from, offset: src, len })
     }
 }
 

@@ -85,23 +85,33 @@ impl<S: TaskSink> Emitter<'_, S> {
 
     /// Copies the chunk's elements, shared among the threads by whole slices.
     fn shared_copy(&mut self, dst: (RegionKind, u64), src: (RegionKind, u64)) -> Emitted {
-        let parts = self.plan.cuts();
-        let slices = Slices::cut(0, self.chunk.count, parts, self.element);
-        let threads = NonZero::<u32>::from(self.plan.thread_count());
+        self.copy_slices(dst, src, (0, self.plan.cuts()), 0)
+    }
+
+    /// Copies slices of the chunk's elements, first and number, shared among the threads from `thread` on.
+    pub(crate) fn copy_slices(
+        &mut self,
+        dst: (RegionKind, u64),
+        src: (RegionKind, u64),
+        (first, count): (u32, NonZero<u32>),
+        thread: u16,
+    ) -> Emitted {
+        let slices = Slices::cut(0, self.chunk.count, self.plan.cuts(), self.element);
+        let threads = NonZero::new(self.plan.threads().saturating_sub(thread)).unwrap_or(NonZero::<u16>::MIN);
         let direct = dst.0 == RegionKind::Output && src.0 == RegionKind::Input;
-        let mut first = 0;
-        for thread in 0..self.plan.threads() {
-            let until = first_part(u32::from(thread) + 1, parts, threads);
-            if until > first {
-                let (offset, len) = slices.range(first, until - first);
+        let mut done = 0;
+        for number in 0..threads.get() {
+            let until = first_part(u32::from(number) + 1, count, threads.into());
+            if until > done {
+                let (offset, len) = slices.range(first + done, until - done);
                 let (to, from) = (own(dst.0, (dst.1 + offset, len)), own(src.0, (src.1 + offset, len)));
                 if direct {
-                    self.copy_unless_in_place(ThreadId(thread), to, from)?;
+                    self.copy_unless_in_place(ThreadId(thread + number), to, from)?;
                 } else {
-                    self.copy(ThreadId(thread), to, from)?;
+                    self.copy(ThreadId(thread + number), to, from)?;
                 }
             }
-            first = until;
+            done = until;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! What is reduced comes to slots in the landing area, one for each peer, and is added to the own slice peer by peer,
 //! from the next member on around the group: x_m · x_{m+1} · x_{m+2} …, the same with any link.
 
-use task_graph::{ChannelNotify, Part, RegionId, RegionKind, TaskSink, WriteBatch};
+use task_graph::{ChannelNotify, Part, RegionKind, TaskSink, WriteBatch};
 use wire::Phase;
 
 use crate::schedule::{Pass, wrapped};
@@ -62,8 +62,8 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let mut place = self.slot_place(lane, slice, lane.group.members().get() - distance);
         let batch = WriteBatch {
             peer: to,
-            dst: RegionId::of_peer(to, if slot { RegionKind::Scratch } else { self.layout.work }),
-            src: RegionId::own(self.layout.work),
+            dst: if slot { RegionKind::Scratch } else { self.layout.work },
+            src: self.layout.work,
             reduction: None,
             then: Some(ChannelNotify::Data),
         };

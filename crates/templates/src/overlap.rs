@@ -10,10 +10,9 @@ use task_graph::{RegionKind, TaskSink, ThreadId};
 use wire::Phase;
 use wire::launch::{Algorithm, OpKind, Staging};
 
-use crate::group::first_part;
 use crate::schedule::{Pass, Schedule};
 use crate::skeleton::{Boundary, Emitted, Emitter};
-use crate::slices::{SliceSet, Slices};
+use crate::slices::SliceSet;
 use crate::tables::Half;
 use crate::tasks::own;
 
@@ -45,7 +44,7 @@ impl<S: TaskSink> Emitter<'_, S> {
         let schedule = Schedule::new(shape.algorithm, Pass::AllGather, member, ranks);
         let schedule = if whole { schedule.of_free_slices() } else { schedule };
         let last = schedule.steps().checked_sub(1)?;
-        let late = schedule.set(last, schedule.step(last).receive?);
+        let late = schedule.received(last)?;
         let early = match late {
             // From the member's own on, at the same distances.
             SliceSet::Stepped { count, back, parts, .. } => {
@@ -66,25 +65,12 @@ impl<S: TaskSink> Emitter<'_, S> {
 
     /// Copies slices out, shared among the threads from `first` on.
     pub(crate) fn copy_set(&mut self, set: SliceSet, first: u16) -> Emitted {
-        let threads = NonZero::new(self.plan.threads().saturating_sub(first)).unwrap_or(NonZero::<u16>::MIN);
-        let parts = self.plan.ranks();
         if let (false, SliceSet::Together { first: start, count }) = (self.has_blocks(), set) {
-            let slices = Slices::cut(0, self.chunk.count, parts, self.element);
-            let (Some(count), output) = (NonZero::new(count), self.chunk.first * self.element) else {
-                return Ok(());
-            };
-            let mut from = 0;
-            for thread in 0..threads.get() {
-                let until = first_part(u32::from(thread) + 1, count, threads.into());
-                if until > from {
-                    let (offset, len) = slices.range(start + from, until - from);
-                    let to = own(RegionKind::Output, (output + offset, len));
-                    self.copy(ThreadId(first + thread), to, own(self.layout.work, (offset, len)))?;
-                }
-                from = until;
-            }
-            return Ok(());
+            let Some(count) = NonZero::new(count) else { return Ok(()) };
+            let output = (RegionKind::Output, self.chunk.first * self.element);
+            return self.copy_slices(output, (self.layout.work, 0), (start, count), first);
         }
+        let (parts, threads) = (self.plan.ranks(), self.plan.threads().saturating_sub(first).max(1));
         let slices = self.slices(parts);
         for (index, (rank, _)) in (0_u16..).zip(set.runs(parts, false)) {
             let (work, block) = (own(self.layout.work, slices.get(rank)), self.block(Half::Receive, rank));

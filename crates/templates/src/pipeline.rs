@@ -4,7 +4,7 @@
 //! in the step before. Reducing, the sub threads exchange inside the server what the ring will send in the next step.
 //! Both have one step more than the ring. The order of reduction is that of two levels, mesh and ring.
 
-use task_graph::{ChannelNotify, Part, RegionId, RegionKind, TaskSink, ThreadId, WriteBatch};
+use task_graph::{ChannelNotify, Part, RegionKind, TaskSink, ThreadId, WriteBatch};
 use wire::launch::OpKind;
 use wire::{ErrorCode, Phase};
 
@@ -92,8 +92,8 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         let kind = if landing.is_some() { RegionKind::Scratch } else { self.layout.work };
         let batch = WriteBatch {
             peer: to,
-            dst: RegionId::of_peer(to, kind),
-            src: RegionId::own(self.layout.work),
+            dst: kind,
+            src: self.layout.work,
             reduction: None,
             then: Some(ChannelNotify::Data),
         };

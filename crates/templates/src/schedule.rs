@@ -12,18 +12,27 @@ use crate::slices::SliceSet;
 
 /// What one member does with one other in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Leg {
+struct Leg {
     /// The other member.
-    pub(crate) member: u32,
+    member: u32,
     /// What [`Schedule::set`] makes the slices from: the first of them, or the member they are counted from.
-    pub(crate) first: u32,
+    first: u32,
 }
 
 /// One step of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    pub(crate) send: Option<Leg>,
-    pub(crate) receive: Option<Leg>,
+    /// To whom it sends, and which slices.
+    pub(crate) send: Option<(u32, SliceSet)>,
+    /// From whom it receives.
+    pub(crate) receive: Option<u32>,
+}
+
+/// The same with what the slices are made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Legs {
+    send: Option<Leg>,
+    receive: Option<Leg>,
 }
 
 /// A pass over the members: what holds afterwards.
@@ -84,8 +93,10 @@ pub(crate) struct Schedule {
     members: NonZero<u32>,
     /// Slices: the members, of halving-doubling the largest power of two among them.
     core: NonZero<u32>,
-    /// Of NHR: slices lie in classes of members that agree in so many low bits.
+    /// Of NHR: slices lie in classes of members that agree in so many low bits, and where this member's is among them:
+    /// these bits in reverse.
     class_bits: u32,
+    class: u32,
     steps: u32,
 }
 
@@ -98,14 +109,16 @@ impl Schedule {
             (Pass::Reduce | Pass::Broadcast, Algorithm::Ring) => core.get() + members.get() - 2,
             _ => ceil_log2(core),
         };
-        Self { algorithm, pass, member, members, core, class_bits: 0, steps }
+        Self { algorithm, pass, member, members, core, class_bits: 0, class: 0, steps }
     }
 
     /// As it is where what the slices are is free, as in an all-reduce: those that a step moves lie together. Of 2^a times
     /// an odd number of members, NHR's first a steps (the last a backwards) move the slices of members that agree in
     /// their low bits, which is what they begin with once these a bits are reversed and go before the others.
     pub(crate) fn of_free_slices(self) -> Self {
-        Self { class_bits: self.members.trailing_zeros(), ..self }
+        let class_bits = self.members.trailing_zeros();
+        let class = self.member.reverse_bits().checked_shr(u32::BITS - class_bits).unwrap_or(0);
+        Self { class_bits, class, ..self }
     }
 
     /// Returns the number of steps.
@@ -114,11 +127,25 @@ impl Schedule {
     }
 
     /// Returns step `step`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn step(self, step: u32) -> Step {
+        let Legs { send, receive } = self.legs(step);
+        Step {
+            send: send.map(|leg| (leg.member, self.set(step, leg))),
+            receive: receive.map(|leg| leg.member),
+        }
+    }
+
+    /// Returns the slices that come in step `step`.
+    pub(crate) fn received(self, step: u32) -> Option<SliceSet> {
+        self.legs(step).receive.map(|leg| self.set(step, leg))
+    }
+
+    #[inline(always)]
+    fn legs(self, step: u32) -> Legs {
         match (self.pass, self.algorithm) {
             (Pass::ReduceScatter | Pass::AllGather, _) if self.member >= self.core.get() => {
-                Step { send: None, receive: None }
+                Legs { send: None, receive: None }
             }
             (Pass::AllGather, Algorithm::Ring | Algorithm::Nb) => self.all_gather(step),
             (Pass::ReduceScatter | Pass::AllGather, _) => self.reduce_scatter(step),
@@ -132,8 +159,8 @@ impl Schedule {
     }
 
     /// Returns the slices that a leg of step `step` moves.
-    #[inline]
-    pub(crate) fn set(self, step: u32, leg: Leg) -> SliceSet {
+    #[inline(always)]
+    fn set(self, step: u32, leg: Leg) -> SliceSet {
         let (first, parts) = (leg.first, self.core);
         match (self.pass, self.algorithm) {
             (Pass::ReduceScatter | Pass::AllGather | Pass::Reduce | Pass::Broadcast, Algorithm::Ring) => {
@@ -156,13 +183,13 @@ impl Schedule {
                 let back = parts.get().saturating_sub(2 << step);
                 SliceSet::Stepped { base: 0, first, count: halves(step, parts), back, parts }
             }
-            _ => spaced(first, self.power(step), self.class_bits, parts),
+            _ => self.spaced(first, self.power(step)),
         }
     }
 
     /// A reduce-scatter; backwards, an all-gather.
-    #[inline]
-    fn reduce_scatter(self, step: u32) -> Step {
+    #[inline(always)]
+    fn reduce_scatter(self, step: u32) -> Legs {
         let (member, members) = (self.member, self.core);
         let distance = || 1 << self.power(step);
         let (send, receive) = match self.algorithm {
@@ -191,8 +218,8 @@ impl Schedule {
         if self.pass == Pass::AllGather { both(receive, send) } else { both(send, receive) }
     }
 
-    #[inline]
-    fn all_gather(self, step: u32) -> Step {
+    #[inline(always)]
+    fn all_gather(self, step: u32) -> Legs {
         let (member, members) = (self.member, self.core);
         match self.algorithm {
             Algorithm::Ring => {
@@ -209,17 +236,41 @@ impl Schedule {
     }
 
     /// The members from the core on hand everything they have to the member `core` below.
-    fn fold(self) -> Step {
+    fn fold(self) -> Legs {
         let (member, core) = (self.member, self.core.get());
         let above = member + core;
-        Step {
+        Legs {
             send: (member >= core).then(|| Leg { member: member - core, first: 0 }),
             receive: (above < self.members.get()).then_some(Leg { member: above, first: 0 }),
         }
     }
 
+    /// The slices that NHR moves over a distance of 2^`power`: every second one from `first` on in units of the distance. They
+    /// lie by their members' low bits in reverse, and by the number above these: whole classes as long as twice the
+    /// distance is one of the low bits, then slices of one class.
+    #[inline(always)]
+    fn spaced(self, first: u32, power: u32) -> SliceSet {
+        let Self { member, members, class_bits, class, .. } = self;
+        let width = NonZero::new(members.get() >> class_bits).unwrap_or(members);
+        match class_bits.checked_sub(power + 1) {
+            // Members that are the distance apart differ in the bit of the distance, and above it.
+            Some(bits) => {
+                let other = u32::from(first != member);
+                let class = (class >> bits ^ other) << bits;
+                SliceSet::Together { first: class * width.get(), count: width.get() << bits }
+            }
+            None => SliceSet::Stepped {
+                base: class * width.get(),
+                first: first >> class_bits,
+                count: halves(power, members),
+                back: 1 << (power + 1 - class_bits),
+                parts: width,
+            },
+        }
+    }
+
     /// Slice after slice along a chain of all members; `place` is this member's place in it, counted from the source.
-    fn chain(self, step: u32, place: u32) -> Step {
+    fn chain(self, step: u32, place: u32) -> Legs {
         let slices = self.core.get();
         let leg = |member: Option<u32>, slice: Option<u32>| {
             Some(Leg { member: member?, first: slice.filter(|&slice| slice < slices)? })
@@ -230,18 +281,18 @@ impl Schedule {
             true => self.member.checked_add(1),
             false => self.member.checked_sub(1),
         };
-        Step {
+        Legs {
             send: leg(ahead.and_then(|()| towards(true)), step.checked_sub(place)),
             receive: leg((place > 0).then(|| towards(false)).flatten(), (step + 1).checked_sub(place)),
         }
     }
 
     /// The binomial tree at some distance, away from member 0.
-    fn tree(self, distance: u32) -> Step {
+    fn tree(self, distance: u32) -> Legs {
         let (member, members) = (self.member, self.members.get());
         let place = member & (2 * distance - 1);
         let child = member + distance;
-        Step {
+        Legs {
             send: (place == 0 && child < members).then_some(Leg { member: child, first: child }),
             receive: (place == distance).then(|| Leg { member: member - distance, first: member }),
         }
@@ -249,7 +300,7 @@ impl Schedule {
 
     /// The binary logarithm of how far apart those are who exchange in a step, where that doubles or halves from one
     /// step to the next.
-    #[inline]
+    #[inline(always)]
     fn power(self, step: u32) -> u32 {
         let halving = self.algorithm == Algorithm::HalvingDoubling;
         let descends = match self.pass {
@@ -262,16 +313,16 @@ impl Schedule {
     }
 }
 
-impl Step {
-    /// Returns the step with what was received sent back.
+impl Legs {
+    /// Returns the legs with what was received sent back.
     fn reversed(self) -> Self {
         Self { send: self.receive, receive: self.send }
     }
 }
 
 #[inline]
-fn both((to, send): (u32, u32), (from, receive): (u32, u32)) -> Step {
-    Step { send: Some(Leg { member: to, first: send }), receive: Some(Leg { member: from, first: receive }) }
+fn both((to, send): (u32, u32), (from, receive): (u32, u32)) -> Legs {
+    Legs { send: Some(Leg { member: to, first: send }), receive: Some(Leg { member: from, first: receive }) }
 }
 
 /// Returns the slices that an algorithm works on: one per member, for halving-doubling one per member of its core, the
@@ -287,22 +338,6 @@ pub(crate) fn core(algorithm: Algorithm, members: NonZero<u32>) -> NonZero<u32> 
 #[inline]
 fn halves(step: u32, parts: NonZero<u32>) -> u32 {
     (parts.get() - 1 + (1 << step)) >> (step + 1)
-}
-
-/// The slices that NHR moves over a distance of 2^`power`: every second one from `first` on in units of the distance. They
-/// lie by their members' low `class_bits` in reverse, and by the number above these bits: whole classes as long as twice
-/// the distance is one of the low bits, then slices of one class.
-#[inline]
-fn spaced(first: u32, power: u32, class_bits: u32, members: NonZero<u32>) -> SliceSet {
-    let bits = power + 1;
-    let width = NonZero::new(members.get() >> class_bits).unwrap_or(members);
-    let low = first & ((1 << bits.min(class_bits)) - 1);
-    let base = low.reverse_bits().checked_shr(u32::BITS - class_bits).unwrap_or(0) * width.get();
-    if bits <= class_bits {
-        return SliceSet::Together { first: base, count: members.get() >> bits };
-    }
-    let (first, back) = (first >> class_bits, 1 << (bits - class_bits));
-    SliceSet::Stepped { base, first, count: halves(power, members), back, parts: width }
 }
 
 /// The member `distance` (at most `members`) ahead, around the circle.

@@ -4,14 +4,14 @@
 //! to, write my slices with DATA on the last, wait for DATA. Links that cannot reduce while moving write to a
 //! landing area, from which the receiver reduces. A slice without bytes is skipped, its notifies are not.
 
-use task_graph::{ChannelNotify, Part, RegionId, RegionKind, TaskSink, ThreadId, WriteBatch};
+use task_graph::{ChannelNotify, Part, RegionKind, TaskSink, ThreadId, WriteBatch};
 use wire::launch::OpKind;
 use wire::{ErrorCode, Phase};
 
 use crate::division::Division;
 use crate::group::Group;
 use crate::overlap::Overlap;
-use crate::schedule::{Leg, Pass, Schedule, Step};
+use crate::schedule::{Pass, Schedule, Step};
 use crate::skeleton::{Emitted, Emitter};
 use crate::slices::{SliceSet, Slices};
 use crate::tasks::own;
@@ -84,11 +84,10 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
             }
             self.sink.mark(Phase::Run, step);
             let Step { send, receive } = schedule.step(index);
-            let from = receive.map(|leg| lane.group.rank(leg.member));
+            let from = receive.map(|member| lane.group.rank(member));
             match (from, send) {
-                (from, Some(leg)) => {
-                    let (batch, target) = self.batch(lane, leg, reducing);
-                    let set = schedule.set(index, leg);
+                (from, Some((member, set))) => {
+                    let (batch, target) = self.batch(lane, member, reducing);
                     match lane.division.run(set, lane.work.is_contiguous()) {
                         Some(run) => {
                             self.sink.exchange(lane.thread, from, &batch, &[lane.part(target, run)])?;
@@ -105,10 +104,11 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
                 }
                 (None, None) => {}
             }
-            if let (Some(from), Some(leg), true) = (from, receive, reducing)
+            if let (Some(from), true) = (from, reducing)
                 && !self.sink.caps(from).can_reduce(self.plan.reduction())
+                && let Some(set) = schedule.received(index)
             {
-                self.reduce_set(lane, schedule.set(index, leg))?;
+                self.reduce_set(lane, set)?;
             }
             step += 1;
         }
@@ -117,8 +117,8 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
 
     /// What is written to a member, and the area of those where it goes: its landing area where the link cannot reduce.
     #[inline]
-    fn batch<'l>(&self, lane: &'l Lane<'a>, leg: Leg, reducing: bool) -> (WriteBatch, &'l Slices<'a>) {
-        let peer = lane.group.rank(leg.member);
+    fn batch<'l>(&self, lane: &'l Lane<'a>, member: u32, reducing: bool) -> (WriteBatch, &'l Slices<'a>) {
+        let peer = lane.group.rank(member);
         let inline = reducing && self.sink.caps(peer).can_reduce(self.plan.reduction());
         let (kind, target) = if reducing && !inline {
             (RegionKind::Scratch, &lane.landing)
@@ -127,8 +127,8 @@ impl<'a, S: TaskSink> Emitter<'a, S> {
         };
         let batch = WriteBatch {
             peer,
-            dst: RegionId::of_peer(peer, kind),
-            src: RegionId::own(self.layout.work),
+            dst: kind,
+            src: self.layout.work,
             reduction: inline.then(|| self.plan.reduction()),
             then: Some(ChannelNotify::Data),
         };

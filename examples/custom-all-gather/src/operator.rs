@@ -31,8 +31,7 @@ impl CustomOperator for AllGather {
         for distance in 1..ranks {
             // In each round everybody writes to somebody else, so no link is used twice.
             let (to, from) = ((rank + distance) % ranks, (rank + ranks - distance) % ranks);
-            let dst = RegionId::of_peer(to, RegionKind::Output);
-            let (src, then) = (RegionId::INPUT, Some(ChannelNotify::Data));
+            let (dst, src, then) = (RegionKind::Output, RegionKind::Input, Some(ChannelNotify::Data));
             let batch = WriteBatch { peer: to, dst, src, reduction: None, then };
             sink.exchange(MAIN, Some(from), &batch, &[Part { dst: mine, src: 0, len: bytes }])?;
         }

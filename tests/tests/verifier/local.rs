@@ -185,8 +185,8 @@ fn every_part_of_a_batch_is_checked() {
     let scratch = subject.machine.scratch;
     let batch = |peer| WriteBatch {
         peer,
-        dst: RegionId::of_peer(peer, RegionKind::Scratch),
-        src: RegionId::SCRATCH,
+        dst: RegionKind::Scratch,
+        src: RegionKind::Scratch,
         reduction: None,
         then: Some(ChannelNotify::Data),
     };

@@ -171,7 +171,6 @@ impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
         to: Link<'a>,
         (batch, part, then): (&WriteBatch, Part, ChannelNotify),
     ) -> Result<bool, ErrorCode> {
-        check_peer(batch.dst, batch.peer)?;
         let pairs = from.is_queue_pair() || to.is_queue_pair();
         if pairs || part.len == 0 || part.len > to.channel.max_len {
             return Ok(false);
@@ -241,7 +240,6 @@ impl<'a, S: DerefMut<Target = [Block]>> Recorder<'a, S> {
         batch: &WriteBatch,
         parts: &[Part],
     ) -> Result<(), ErrorCode> {
-        check_peer(batch.dst, batch.peer)?;
         let (writes, reduction) = (true, batch.reduction);
         let last = parts.iter().rposition(|part| part.len > 0);
         let fused = batch.then.filter(|_| last.is_some() && link.caps().write_notify);

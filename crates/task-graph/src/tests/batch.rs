@@ -6,8 +6,8 @@ use wire::{ErrorCode, Phase};
 
 use super::rig::{Graph, HCCS, Places, ROCE, SUM, Tables, UB, contents, graph, pack, wqe_tail};
 use crate::{
-    Caps, ChannelNotify, Part, QueueIndex, Rank, Recorder, RegionId, RegionKind, Task, TaskSink, ThreadId,
-    Vectors, WriteBatch,
+    Caps, ChannelNotify, Part, QueueIndex, Rank, Recorder, RegionKind, Task, TaskSink, ThreadId, Vectors,
+    WriteBatch,
 };
 
 /// Hides the recorder's own way of taking batches.
@@ -28,8 +28,8 @@ impl TaskSink for OneByOne<'_> {
 fn batch(peer: Rank, reduces: bool) -> WriteBatch {
     WriteBatch {
         peer,
-        dst: RegionId::of_peer(peer, RegionKind::Scratch),
-        src: RegionId::OUTPUT,
+        dst: RegionKind::Scratch,
+        src: RegionKind::Output,
         reduction: if reduces { SUM } else { None },
         then: Some(ChannelNotify::Data),
     }
