@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// When one does not.
 pub(crate) fn check() -> Result<()> {
     let mut check = command::cargo("check");
-    check.args(["--quiet", "--bins", "--manifest-path"]).arg(folder().join("Cargo.toml"));
+    check.args(["--locked", "--quiet", "--bins", "--manifest-path"]).arg(folder().join("Cargo.toml"));
     // The fuzzer itself is not linked, so it need not be compiled.
     check.env("CUSTOM_LIBFUZZER_PATH", folder().join("Cargo.toml"));
     command::run(check.env("CARGO_TARGET_DIR", workspace::target().join("fuzz-check")))
