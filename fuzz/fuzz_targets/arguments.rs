@@ -1,7 +1,7 @@
 //! The command line, a word a line: parsed, or refused with a message; never a panic.
 #![no_main]
 
-#[allow(dead_code, reason = "the command's own module; what it does with its arguments is not fuzzed")]
+#[expect(dead_code, reason = "the command's own module; what it does with its arguments is not fuzzed")]
 #[path = "../../host-launcher/src/bin/aicpu-ts/args.rs"]
 mod args;
 

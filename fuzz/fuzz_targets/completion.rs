@@ -2,7 +2,7 @@
 //! written that is not free, and what was not submitted completes nothing.
 #![no_main]
 
-use std::sync::atomic::Ordering;
+use core::sync::atomic::Ordering;
 
 use aicpu_fuzz::Bytes;
 use device_model::fabric::{Fabric, FabricConfig};

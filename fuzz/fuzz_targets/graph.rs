@@ -16,5 +16,5 @@ fuzz_target!(|data: &[u8]| {
         return;
     }
     let proof = verify(&machine, &[&operation, &operation]);
-    assert!(touched || proof.is_ok(), "{} is not proved: {}", operation.name, proof.err().expect("refuted"));
+    assert!(touched || proof.is_ok(), "{} is not proved: {}", operation.name, proof.expect_err("refuted"));
 });

@@ -2,7 +2,7 @@
 //! write; heads never pass what was announced.
 #![no_main]
 
-use std::sync::atomic::Ordering;
+use core::sync::atomic::Ordering;
 
 use aicpu_fuzz::Bytes;
 use device_model::driver::{Link, Npu};

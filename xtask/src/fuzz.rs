@@ -66,13 +66,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Checks that every target compiles, without sanitizer or instrumentation.
+/// Checks every target as clippy does, without sanitizer or instrumentation.
 ///
 /// # Errors
 /// When one does not.
 pub(crate) fn check() -> Result<()> {
-    let mut check = command::cargo("check");
-    check.args(["--locked", "--quiet", "--bins", "--manifest-path"]).arg(folder().join("Cargo.toml"));
+    let mut check = command::cargo("clippy");
+    check.args(["--locked", "--quiet", "--lib", "--bins", "--manifest-path"]);
+    check.arg(folder().join("Cargo.toml")).args(["--", "-D", "warnings"]);
     // The fuzzer itself is not linked, so it need not be compiled.
     check.env("CUSTOM_LIBFUZZER_PATH", folder().join("Cargo.toml"));
     command::run(check.env("CARGO_TARGET_DIR", workspace::target().join("fuzz-check")))
