@@ -20,7 +20,6 @@ use host_launcher::rank_table::{RankTable, Source};
 use host_launcher::settings::Settings;
 use wire::context::Context;
 use wire::launch::{Algorithm, Launch, OpKind};
-use wire::npu::HEAP;
 use wire::program::{Program, ProgramEntry, ProgramHeader, ProgramOperand};
 use wire::script::{Script, ScriptEntry, ScriptHeader};
 use wire::{Command, DataType, Descriptor, LaunchArgs, WorkRequest};
@@ -109,6 +108,11 @@ fn programs_and_scripts() {
     }
 }
 
+/// JSON without blanks and line ends; there are none in its strings.
+fn without_blanks(json: &[u8]) -> Vec<u8> {
+    json.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect()
+}
+
 #[test]
 fn rank_tables_and_topologies() {
     let read = |name: &str| fs::read(root().join("examples/rank-tables").join(name)).unwrap();
@@ -125,12 +129,25 @@ fn rank_tables_and_topologies() {
         let both = [&bytes[..], b"\0", &topology].concat();
         seed("rank_table", &name, if second { &both } else { &bytes });
     }
-    seed("topology", "mesh8", &topology);
+    // What the target puts before it; blanks in a seed are only bytes to read.
+    let table = fs::read(root().join("fuzz/table.json")).unwrap();
+    let good = |bytes: &[u8]| {
+        let beside = Some(Source { bytes, name: "topology" });
+        RankTable::parse(Source { bytes: &table, name: "table" }, beside)
+    };
+    good(&topology).unwrap();
+    seed("topology", "mesh8", &without_blanks(&topology));
     for (name, bytes) in files("tests/bad/rank-table") {
         seed("rank_table", &format!("bad-{name}"), &bytes);
     }
     for (name, bytes) in files("tests/bad/topology") {
-        seed("topology", &format!("bad-{name}"), &bytes);
+        let (as_it_is, short) = (good(&bytes), without_blanks(&bytes));
+        assert_eq!(
+            as_it_is.map_err(|error| error.code()),
+            good(&short).map_err(|error| error.code()),
+            "{name}"
+        );
+        seed("topology", &format!("bad-{name}"), &short);
     }
 }
 
@@ -194,27 +211,9 @@ fn dumps_of_a_failure() {
     assert!(offline::diagnose(&[folder.path()]).unwrap().root.is_some(), "{}", failure.error());
     for rank in 0..2 {
         let bytes = fs::read(folder.path().join(format!("rank-{rank:04}.{}", dump::ENDING))).unwrap();
-        seed("dump", &format!("rank-{rank}"), &packed(&bytes));
+        // The target gives head and checksum itself.
+        seed("dump", &format!("rank-{rank}"), &bytes[dump::MAGIC.len() + 4..bytes.len() - 4]);
     }
-}
-
-/// A dump as the target takes it: the words of its tables that are not zero, then the host's view, then the rest.
-fn packed(dump: &[u8]) -> Vec<u8> {
-    let head = dump::MAGIC.len() + 4;
-    let len = u32::from_le_bytes(dump[head..head + 4].try_into().unwrap()) as usize;
-    let (host, rest) = dump[head + 4..dump.len() - 4].split_at(len);
-    let (tables, rest) = rest.split_at(usize::try_from(HEAP).unwrap());
-    let words = tables.chunks_exact(8).enumerate().filter(|(_, word)| *word != [0; 8]);
-    let words: Vec<(u16, &[u8])> = words.map(|(at, word)| (u16::try_from(at).unwrap(), word)).collect();
-    let mut bytes = u16::try_from(words.len()).unwrap().to_le_bytes().to_vec();
-    for (at, word) in words {
-        bytes.extend(at.to_le_bytes());
-        bytes.extend(word);
-    }
-    bytes.extend(u16::try_from(len).unwrap().to_le_bytes());
-    bytes.extend(host);
-    bytes.extend(rest);
-    bytes
 }
 
 #[test]

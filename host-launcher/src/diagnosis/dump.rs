@@ -1,8 +1,9 @@
 //! Dumps: one file per rank with what a [`Snapshot`] holds, readable without the device, the host or the process.
 //!
 //! A file has a magic, a version, the host's view as JSON, the fixed tables of the window, the ends of the rings, the
-//! programs in flight, what kernels have still to write, and a checksum over everything before it. All integers are little-endian. Reading trusts none of
-//! it: every length is checked against the bytes that are there.
+//! programs in flight, what kernels have still to write, and a checksum over everything before it. Lines of the tables that
+//! are all zero, as most are, are left out. All integers are little-endian. Reading trusts none of it: every length is
+//! checked against the bytes that are there.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,9 +20,11 @@ use crate::error::{Error, Result, quote_path};
 /// First eight bytes of a dump.
 pub const MAGIC: [u8; 8] = *b"AICPUDMP";
 /// Version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Ending of the files' names.
 pub const ENDING: &str = "dump";
+/// Bytes of a line of the tables.
+const LINE: usize = 64;
 /// Longest file that is read.
 const LARGEST: u64 = 256 << 20;
 /// Checksum at the end.
@@ -39,7 +42,12 @@ impl Snapshot {
         bytes.extend(VERSION.to_le_bytes());
         number(&mut bytes, host.len());
         bytes.extend(&host);
-        bytes.extend(&self.tables);
+        let lines = || self.tables.chunks_exact(LINE).enumerate().filter(|(_, line)| is_used(line));
+        number(&mut bytes, lines().count());
+        for (at, line) in lines() {
+            number(&mut bytes, at);
+            bytes.extend(line);
+        }
         number(&mut bytes, self.rings.len());
         for ring in &self.rings {
             bytes.extend(u32::from(ring.queue).to_le_bytes());
@@ -47,7 +55,8 @@ impl Snapshot {
             for count in [ring.executed.len(), ring.left.len(), ring.announced] {
                 number(&mut bytes, count);
             }
-            bytes.extend(ring.executed.iter().chain(&ring.left).flat_map(|sqe| sqe.as_bytes()));
+            bytes.extend(ring.executed.as_bytes());
+            bytes.extend(ring.left.as_bytes());
         }
         number(&mut bytes, self.programs.len());
         for program in &self.programs {
@@ -102,6 +111,11 @@ impl Snapshot {
     }
 }
 
+/// Tells whether a line of the tables has anything to say.
+fn is_used(line: &[u8]) -> bool {
+    line.iter().fold(0, |any, byte| any | byte) != 0
+}
+
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -120,6 +134,19 @@ impl<'a> Reader<'a> {
 
     fn count(&mut self) -> Option<usize> {
         usize::try_from(self.number()?).ok()
+    }
+
+    /// Takes the tables; each line that is there is used, and behind the one before.
+    fn tables(&mut self) -> Option<Vec<u8>> {
+        let mut tables = vec![0; usize::try_from(HEAP).ok()?];
+        let mut next = 0;
+        for _ in 0..self.count()? {
+            let at = self.count().filter(|at| *at >= next)?;
+            let line = tables.chunks_exact_mut(LINE).nth(at)?;
+            line.copy_from_slice(self.take(LINE).filter(|bytes| is_used(bytes))?);
+            next = at + 1;
+        }
+        Some(tables)
     }
 
     fn sqes(&mut self, count: usize) -> Option<Vec<Sqe>> {
@@ -149,7 +176,7 @@ impl<'a> Reader<'a> {
     fn snapshot(&mut self) -> Option<Snapshot> {
         let host = self.count()?;
         let host: HostView = serde_json::from_slice(self.take(host)?).ok()?;
-        let tables = self.take(usize::try_from(HEAP).ok()?)?.to_vec();
+        let tables = self.tables()?;
         let rings = self.count()?;
         let rings = (0..rings).map(|_| self.ring()).collect::<Option<_>>()?;
         let programs = self.count()?;

@@ -198,22 +198,50 @@ fn damaged_dumps_with_a_right_checksum_are_refused_or_read() {
         bytes[bytes.len() - 4..],
         "another implementation of the checksum"
     );
-    let host_len = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
-    let rings = 16 + host_len + (256 << 10);
-    for at in [12, rings, rings + 4, rings + 8, rings + 12, rings + 16, rings + 20, body.len() - 4] {
+    let sealed = |mut body: Vec<u8>| {
+        let sum = checksum(&body);
+        body.extend(sum.to_le_bytes());
+        body
+    };
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    // Head, host's view, lines of the tables with their places, rings.
+    let lines = 16 + number(12);
+    let (first, second) = (lines + 4, lines + 4 + 68);
+    let rings = first + number(lines) * 68;
+    for at in [
+        12,
+        lines,
+        first,
+        second,
+        rings,
+        rings + 4,
+        rings + 8,
+        rings + 12,
+        rings + 16,
+        rings + 20,
+        body.len() - 4,
+    ] {
         for value in [0, 1, 0xffff, u32::MAX] {
             let mut changed = body.to_vec();
             if changed[at..at + 4] == value.to_le_bytes() {
                 continue;
             }
             changed[at..at + 4].copy_from_slice(&value.to_le_bytes());
-            let sum = checksum(&changed);
-            changed.extend(sum.to_le_bytes());
+            let changed = sealed(changed);
             match Snapshot::from_bytes(&changed) {
                 Ok(read) => assert_eq!(read.to_bytes(), changed, "what is read is what was written: {at}"),
                 Err(error) => assert_eq!(error.code(), ErrorCode::DUMP_FORMAT, "{at} {value}"),
             }
         }
+    }
+    // One snapshot is one file: lines come upwards, each once, and those that are all zero not at all.
+    let refused = |body: Vec<u8>| Snapshot::from_bytes(&sealed(body)).unwrap_err().code();
+    let (mut turned, mut twice, mut empty) = (body.to_vec(), body.to_vec(), body.to_vec());
+    turned[first..first + 136].rotate_left(68);
+    twice.copy_within(first..first + 4, second);
+    empty[first + 4..second].fill(0);
+    for (what, body) in [("turned", turned), ("twice", twice), ("empty", empty)] {
+        assert_eq!(refused(body), ErrorCode::DUMP_FORMAT, "{what}");
     }
 }
 
