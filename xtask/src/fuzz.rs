@@ -14,10 +14,12 @@ use crate::{command, sanitize, shared_object, workspace};
 
 /// Variable that tells the test which folder to write the seeds to.
 const SEEDS_VARIABLE: &str = "AICPU_TS_WRITE_FUZZ_SEEDS";
-/// What the fuzzer needs to know of each branch, as `cargo fuzz` has it.
+/// What the fuzzer needs to know of each branch, as `cargo fuzz` has it. It is put in after the sanitizer, so that checks of
+/// memory are calls: inline ones would be branches and comparisons of the program, to be counted and called for each.
 const COVERAGE: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Cllvm-args=-sanitizer-coverage-trace-compares";
+    -Cllvm-args=-sanitizer-coverage-trace-compares \
+    -Cllvm-args=-asan-instrumentation-with-call-threshold=0";
 /// An input that takes longer, seconds, or more memory, MiB, is a finding.
 const LIMITS: [&str; 3] = ["-timeout=20", "-rss_limit_mb=2048", "-malloc_limit_mb=1024"];
 
