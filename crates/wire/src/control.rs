@@ -3,7 +3,7 @@
 //! Nothing here writes one; [`Command::emit`](crate::Command::emit) does.
 
 use crate::sqe::flags_of;
-use crate::{ErrorCode, Phase, Sqe, SqeFlags};
+use crate::{Descriptor, ErrorCode, Phase, Sqe, SqeFlags};
 
 /// A command that is no transfer: [`Command`](crate::Command) without the one variant that makes it large. Whoever carries out many
 /// entries parses these and [`Transfer`](crate::Transfer)s apart, so that they stay in registers.
@@ -47,21 +47,30 @@ impl Control {
     /// As [`Command::parse`](crate::Command::parse); `SQE_OPCODE` for a transfer too.
     #[inline(always)]
     pub fn parse(sqe: &Sqe) -> Result<Self, ErrorCode> {
-        let flags = flags_of(sqe)?;
         let Sqe { channel, notify, wqe_tail, .. } = *sqe;
-        let (unused_channel, unused_notify, unused_tail) =
-            (u64::from(channel), u64::from(notify), u64::from(wqe_tail));
-        let (control, unused) = match sqe.opcode {
-            Sqe::RECORD => (Self::Record { notify }, unused_channel | unused_tail),
-            Sqe::WAIT => (Self::Wait { notify }, unused_channel | unused_tail),
-            Sqe::RECORD_PEER => (Self::RecordPeer { channel, notify }, unused_tail),
-            Sqe::RECORD_HOST => (Self::RecordHost { notify }, unused_channel | unused_tail),
-            Sqe::POST => (Self::Post { channel, wqe_tail }, unused_notify),
-            _ => return Err(ErrorCode::SQE_OPCODE),
-        };
-        Phase::try_from(sqe.phase)?;
-        let data = sqe.src | sqe.dst | sqe.len | u64::from(sqe.src_token | sqe.dst_token);
-        let head = sqe.dtype | sqe.reduce | sqe.reserved | (flags - SqeFlags::COMPLETE).bits();
-        if data | unused | u64::from(head) == 0 { Ok(control) } else { Err(ErrorCode::SQE_FIELD) }
+        let [head, _, src, dst, len, tokens, ..] = Descriptor::from(*sqe).lanes;
+        if src | dst | len | tokens | head & UNUSED_HEAD != 0 || Phase::try_from(sqe.phase).is_err() {
+            return Err(refusal(sqe));
+        }
+        match sqe.opcode {
+            Sqe::RECORD if channel == 0 && wqe_tail == 0 => Ok(Self::Record { notify }),
+            Sqe::WAIT if channel == 0 && wqe_tail == 0 => Ok(Self::Wait { notify }),
+            Sqe::RECORD_PEER if wqe_tail == 0 => Ok(Self::RecordPeer { channel, notify }),
+            Sqe::RECORD_HOST if channel == 0 && wqe_tail == 0 => Ok(Self::RecordHost { notify }),
+            Sqe::POST if notify == 0 => Ok(Self::Post { channel, wqe_tail }),
+            _ => Err(refusal(sqe)),
+        }
     }
 }
+
+/// What no control uses of the first lane: flags but one, data type, reduction, the byte without a meaning.
+const UNUSED_HEAD: u64 = u64::from_le_bytes([0, !SqeFlags::COMPLETE.bits(), 0xff, 0xff, 0, 0xff, 0, 0]);
+
+/// Returns what is wrong with an entry that is no control.
+#[cold]
+fn refusal(sqe: &Sqe) -> ErrorCode {
+    let is_known = (Sqe::RECORD..=Sqe::POST).contains(&sqe.opcode);
+    if is_known || flags_of(sqe).is_err() { ErrorCode::SQE_FIELD } else { ErrorCode::SQE_OPCODE }
+}
+
+const _: () = assert!(Sqe::RECORD == 4 && Sqe::POST == 8);

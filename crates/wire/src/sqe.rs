@@ -353,13 +353,12 @@ impl Transfer {
             return Err(ErrorCode::SQE_FIELD);
         }
         Phase::try_from(sqe.phase)?;
-        let unless = |used: bool, field: u32| if used { 0 } else { field };
-        let unused = u32::from(sqe.reserved)
-            | sqe.wqe_tail
-            | unless(kind != TransferKind::Local, u32::from(sqe.channel))
-            | unless(notify.is_some(), sqe.notify)
-            | unless(reduces, u32::from(sqe.dtype | sqe.reduce));
-        if unused != 0 {
+        let is_clean = sqe.wqe_tail == 0
+            && sqe.reserved == 0
+            && (sqe.channel == 0 || kind != TransferKind::Local)
+            && (sqe.notify == 0 || notify.is_some())
+            && (sqe.dtype | sqe.reduce == 0 || reduces);
+        if !is_clean {
             return Err(ErrorCode::SQE_FIELD);
         }
         Ok(Self {
