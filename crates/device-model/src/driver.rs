@@ -52,6 +52,7 @@ impl LaunchTicket {
 pub struct Npu {
     fabric: Fabric,
     npu: u32,
+    window: Window,
     books: Mutex<Books>,
     /// Launches posted. Apart, since it is needed for every operation, and only for a moment.
     launches: spin::Mutex<u64>,
@@ -99,7 +100,7 @@ impl Npu {
     /// When the fabric has no such NPU.
     #[must_use]
     pub fn new(fabric: &Fabric, npu: u32) -> Self {
-        let window = fabric.window(npu);
+        let window = fabric.window(npu).clone();
         let books = Books {
             heap: Heap::new(window.base().0 + npu::HEAP..window.base().0 + window.bytes()),
             regions: IndexSet::new(npu::MAX_REGIONS),
@@ -114,7 +115,8 @@ impl Npu {
             exhausted_after: None,
         };
         let launches = window.word(npu::LAUNCH_TAIL).load(Ordering::Acquire);
-        Self { fabric: fabric.clone(), npu, books: Mutex::new(books), launches: spin::Mutex::new(launches) }
+        let (books, launches) = (Mutex::new(books), spin::Mutex::new(launches));
+        Self { fabric: fabric.clone(), npu, window, books, launches }
     }
 
     /// Returns the index of the NPU in its fabric.
@@ -134,8 +136,8 @@ impl Npu {
     /// Returns the window, for the words that this type has no method for.
     #[inline]
     #[must_use]
-    pub fn window(&self) -> &Window {
-        self.fabric.window(self.npu)
+    pub const fn window(&self) -> &Window {
+        &self.window
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -267,7 +269,7 @@ impl Npu {
         let word = self.window().half(npu::NOTIFIES + 4 * u64::from(notify));
         let was = word.load(Ordering::Relaxed);
         word.store(1, Ordering::Release);
-        self.fabric.signals().mark(self.npu);
+        self.fabric.mark(self.npu);
         was == 0
     }
 
@@ -340,7 +342,7 @@ impl Npu {
         *launches += 1;
         // ORDER: pairs with the kernel's acquire load: the arguments are complete.
         self.window().word(npu::LAUNCH_TAIL).store(*launches, Ordering::Release);
-        self.fabric.signals().mark(self.npu);
+        self.fabric.mark(self.npu);
         Ok(LaunchTicket(number))
     }
 

@@ -22,12 +22,12 @@ mod transfer;
 use wire::{Cqe, DeviceAddr, ErrorCode, Sqe};
 
 use crate::counters::Counters;
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, Seat};
 use crate::memory::Window;
 use completion::Completions;
 use execute::Step;
 use mishap::{Blow, Mishaps};
-use slots::{Queue, Queues};
+use slots::{Queue, Queues, Ring};
 use state::State;
 
 /// How much one call of [`Engine::drain`] may do.
@@ -101,6 +101,14 @@ struct Site {
     window: Window,
 }
 
+impl Site {
+    /// Returns this NPU as its peers reach it.
+    fn seat(&self) -> &Seat {
+        // PANIC: an engine is made of an NPU of its fabric.
+        self.fabric.seat(self.npu).expect("the fabric has this NPU")
+    }
+}
+
 /// What changes with each task.
 #[derive(Debug, Default)]
 struct Books {
@@ -108,8 +116,6 @@ struct Books {
     counters: Counters,
     flip_token: bool,
     mishaps: Mishaps,
-    /// What a work request of the current entry has met.
-    blow: Option<Blow>,
     /// Payload bytes moved in the current run of a ring.
     moved: u64,
     /// Bytes of one transfer that are moved at a time.
@@ -120,6 +126,7 @@ struct Books {
 struct Device<'a> {
     site: &'a Site,
     books: &'a mut Books,
+    state: &'a mut State,
     pairs: &'a mut [Queue],
 }
 
@@ -135,6 +142,7 @@ impl Engine {
     }
 
     /// Executes what can be executed, within a budget.
+    #[inline]
     pub fn drain(&mut self, budget: Budget) -> Progress {
         let mut progress = Progress::default();
         if self.wake() {
@@ -207,70 +215,44 @@ impl Engine {
     fn run(&mut self, index: usize, budget: Budget, progress: &mut Progress) {
         let Self { site, queues, books, state } = self;
         let queue = &mut queues.threads[index];
-        let mut device = Device { site, books, pairs: &mut queues.pairs };
-        let window = &site.window;
-        let mut memory = queue.memory(window);
+        let mut device = Device { site, books, state, pairs: &mut queues.pairs };
+        let mut memory = queue.memory(&site.window);
         match queue.consumer.refresh(&memory) {
             Ok(news) => device.books.counters.doorbells += u64::from(news),
             Err(code) => {
-                queue.is_broken = true;
-                *state = device.fail(execute::completion_of(&Sqe::default(), queue.place(), code.into()));
+                // Of no entry: the one at the head, if there is one, may well be good.
+                let cqe = execute::completion_of(&Sqe::default(), queue.place(), code.into());
+                device.fail(queue, cqe);
                 return;
             }
         }
         (device.books.moved, device.books.piece) = (0, budget.piece);
-        while progress.executed < budget.descriptors && progress.bytes + device.books.moved < budget.bytes {
-            if !queue.load(&memory) {
-                break;
-            }
+        let bytes = budget.bytes.saturating_sub(progress.bytes);
+        let mut executed = progress.executed;
+        while executed < budget.descriptors && device.books.moved < bytes && queue.load(&memory) {
             if device.books.mishaps.is_armed() && queue.held.is_none() {
-                match device.strike(&queue.entry) {
-                    None | Some(Blow::Spoilt) => {}
-                    Some(Blow::Garbled(bit)) => queue.garble(bit),
-                    Some(Blow::Misled(head)) => {
-                        queue.misled = Some(head);
-                        memory = queue.memory(window);
-                    }
-                    Some(Blow::Failed(code)) => {
-                        queue.is_broken = true;
-                        *state =
-                            device.fail(execute::completion_of(&queue.entry, queue.place(), code.into()));
-                        break;
-                    }
-                    Some(Blow::Unheard) => {
-                        queue.forget(&memory);
-                        break;
-                    }
-                    Some(blow) => {
-                        *state = blow.state();
-                        break;
-                    }
+                if !device.survives(queue, &memory) {
+                    break;
                 }
+                memory = queue.memory(&site.window);
             }
             match device.execute(queue) {
-                Ok(Step::Done) => {
-                    device.books.counters.count_executed(queue.entry.opcode);
-                    queue.advance(&memory);
-                    progress.executed += 1;
-                    if let Some(until) = device.books.mishaps.drag(&device.site.fabric) {
-                        *state = State::Busy(until);
-                        break;
-                    }
-                }
-                Ok(Step::Held(hold)) => {
+                Step::Done => {}
+                Step::Held(hold) => {
                     queue.held = Some(hold);
-                    if let Some(blow) = device.books.blow.take() {
-                        *state = blow.state();
-                    }
                     break;
                 }
-                Err(cqe) => {
-                    queue.is_broken = true;
-                    *state = device.fail(*cqe);
-                    break;
-                }
+                Step::Stopped => break,
+            }
+            device.books.counters.count_executed(queue.entry.opcode);
+            queue.advance(&memory);
+            executed += 1;
+            if let Some(until) = device.books.mishaps.drag(&site.fabric) {
+                *device.state = State::Busy(until);
+                break;
             }
         }
+        progress.executed = executed;
         progress.bytes += books.moved;
         queue.publish(&memory);
     }
@@ -288,15 +270,43 @@ impl Device<'_> {
         self.books.mishaps.strike(task, &self.site.fabric, self.site.npu)
     }
 
-    /// Publishes the first error and returns the state it leaves the NPU in.
+    /// Lets what is arranged happen to the entry at the head of a ring; returns whether it is executed nevertheless.
     #[cold]
-    fn fail(&mut self, cqe: Cqe) -> State {
+    fn survives(&mut self, queue: &mut Queue, memory: &Ring<'_>) -> bool {
+        match self.strike(&queue.entry) {
+            None | Some(Blow::Spoilt) => return true,
+            Some(Blow::Garbled(bit)) => {
+                queue.garble(bit);
+                return true;
+            }
+            Some(Blow::Misled(head)) => {
+                queue.misled = Some(head);
+                return true;
+            }
+            Some(Blow::Failed(code)) => _ = self.refuse(queue, code.into()),
+            Some(Blow::Unheard) => queue.forget(memory),
+            Some(blow) => *self.state = blow.state(),
+        }
+        false
+    }
+
+    /// Stops the NPU at the entry at the head of a thread's ring.
+    #[cold]
+    fn refuse(&mut self, queue: &mut Queue, refusal: Refusal) -> Step {
+        self.fail(queue, execute::completion_of(&queue.entry, queue.place(), refusal))
+    }
+
+    /// Publishes the first error, and stops the NPU.
+    #[cold]
+    fn fail(&mut self, queue: &mut Queue, cqe: Cqe) -> Step {
         let window = &self.site.window;
         if self.books.completions.has_room(window) {
             self.books.completions.write(window, cqe);
         }
         completion::publish_error(window, cqe);
-        State::Failed(cqe)
+        queue.is_broken = true;
+        *self.state = State::Failed(cqe);
+        Step::Stopped
     }
 }
 

@@ -4,8 +4,8 @@
 //! that an emulator can map it as a memory node as it is. Whoever opens it passes the configuration it was created
 //! with. The layout of a window is `wire::npu`.
 //!
-//! Beside the mapping, a fabric has signals between the engines of *this* process (`Signals`): hints that save
-//! polling, never needed for correctness.
+//! Beside the mapping, a fabric has marks for the engines of *this* process (`Seat::mark`): hints that save polling,
+//! never needed for correctness.
 
 mod between;
 
@@ -20,7 +20,8 @@ use wire::{DeviceAddr, ErrorCode, npu};
 use crate::clock::Clock;
 use crate::memory::Window;
 use crate::simulation::Simulation;
-use between::{Links, Signals};
+pub(crate) use between::Seat;
+use between::{Errant, Links};
 
 /// Distance between the default bases of two NPUs: beyond every host pointer, and different for each NPU.
 pub const BASE_STEP: u64 = 0x1000_0000_0000;
@@ -132,8 +133,8 @@ pub struct Fabric {
 #[derive(Debug)]
 struct Inner {
     file: File,
-    windows: Box<[Window]>,
-    signals: Signals,
+    seats: Box<[Seat]>,
+    errant: Errant,
     links: Links,
     first_position: u64,
     clock: Clock,
@@ -182,18 +183,16 @@ impl Fabric {
         let mapping = Arc::new(mapping);
         // PANIC: `check` bounded the product of both by the address space, so the length of one window fits too.
         let bytes = usize::try_from(config.window_bytes).expect("checked against the address space");
-        let windows = (0..config.npus)
-            .map(|npu| Window::new(Arc::clone(&mapping), npu as usize * bytes, bytes, config.base(npu)))
-            .collect();
-        let signals = Signals::new(config.npus);
+        let window = |npu| Window::new(Arc::clone(&mapping), npu as usize * bytes, bytes, config.base(npu));
+        let seats = (0..config.npus).map(|npu| Seat::new(window(npu))).collect();
         let simulation = config.seed.map(|seed| Simulation::new(config.npus, seed));
         let clock = simulation.as_ref().map_or_else(Clock::real, |simulation| simulation.clock().clone());
         let first_position = config.first_position;
         Ok(Self {
             inner: Arc::new(Inner {
                 file,
-                windows,
-                signals,
+                seats,
+                errant: Errant::default(),
                 links: Links::default(),
                 first_position,
                 clock,
@@ -205,9 +204,9 @@ impl Fabric {
     /// Returns the number of NPUs.
     #[must_use]
     pub fn npus(&self) -> u32 {
-        // CAST: there are at most MAX_NPUS windows.
+        // CAST: there are at most MAX_NPUS.
         #[expect(clippy::cast_possible_truncation, reason = "at most MAX_NPUS")]
-        let npus = self.inner.windows.len() as u32;
+        let npus = self.inner.seats.len() as u32;
         npus
     }
 
@@ -218,13 +217,25 @@ impl Fabric {
     #[inline]
     #[must_use]
     pub fn window(&self, npu: u32) -> &Window {
-        &self.inner.windows[npu as usize]
+        &self.inner.seats[npu as usize].window
     }
 
-    /// Returns the window of an NPU if there is such an NPU.
+    /// Returns an NPU if there is one of that number.
     #[inline]
-    pub(crate) fn get(&self, npu: u32) -> Option<&Window> {
-        self.inner.windows.get(npu as usize)
+    pub(crate) fn seat(&self, npu: u32) -> Option<&Seat> {
+        self.inner.seats.get(npu as usize)
+    }
+
+    /// Marks an NPU as worth looking after.
+    #[inline]
+    pub(crate) fn mark(&self, npu: u32) {
+        self.inner.seats[npu as usize].mark();
+    }
+
+    /// Takes the mark of the first marked NPU from `from` on upwards, going round.
+    #[inline]
+    pub(crate) fn take_mark(&self, from: u32) -> Option<u32> {
+        between::take_mark(&self.inner.seats, from)
     }
 
     /// Returns the file behind the memory, for handing its descriptor to another process.
@@ -278,7 +289,7 @@ impl Fabric {
     /// device sees of the two is what it sees where neither happened.
     #[must_use]
     pub fn has_masked_signals(&self) -> bool {
-        self.inner.signals.are_masked()
+        self.inner.errant.are_masked()
     }
 
     #[inline]
@@ -292,7 +303,7 @@ impl Fabric {
     }
 
     #[inline]
-    pub(crate) fn signals(&self) -> &Signals {
-        &self.inner.signals
+    pub(crate) fn errant(&self) -> &Errant {
+        &self.inner.errant
     }
 }

@@ -11,19 +11,19 @@
 // checked ranges and atomics, and is the only one in the crate that follows them.
 #![expect(unsafe_code, reason = "the one place where pointers into the mapping are followed")]
 
+mod span;
+mod tables;
+
 use core::ptr::{self, NonNull};
 use core::slice;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use memmap2::MmapRaw;
-use wire::{Descriptor, DeviceAddr, ErrorCode, Reduction};
+use wire::{Descriptor, DeviceAddr, npu};
 
-use crate::reduce;
-
-/// Longest stretch that is copied at once, bytes: it fits a core's own cache. The C library's copy goes by its length, and
-/// reads what it overwrites once that exceeds such a cache (glibc 2.36 on AMD: a fifth slower from 1 MiB on).
-const COPY_BLOCK: u64 = 256 << 10;
+pub(crate) use span::Span;
+pub(crate) use tables::Slot;
 
 /// A cache line of shared words.
 pub(crate) type Line = [AtomicU64; 8];
@@ -35,8 +35,6 @@ pub struct Window {
     first: NonNull<u8>,
     bytes: u64,
     base: DeviceAddr,
-    /// Offset of the window in the mapping, bytes.
-    start: u64,
     _mapping: Arc<MmapRaw>,
 }
 
@@ -49,16 +47,17 @@ impl Window {
     /// Returns the window of `bytes` bytes at `start` of `mapping`.
     ///
     /// # Panics
-    /// When the mapping is shorter, or start or length is no multiple of 64.
+    /// When the mapping is shorter, start or length is no multiple of 64, or there is no heap.
     pub(crate) fn new(mapping: Arc<MmapRaw>, start: usize, bytes: usize, base: DeviceAddr) -> Self {
         let end = start.checked_add(bytes);
         assert!(end.is_some_and(|end| end <= mapping.len()), "a window lies inside its mapping");
         assert!(start.is_multiple_of(64) && bytes.is_multiple_of(64), "a window consists of whole lines");
+        assert!(bytes as u64 > npu::HEAP, "a window has all tables, and a heap");
         // SAFETY: `start + bytes <= mapping.len()`, checked above.
         let first = unsafe { mapping.as_mut_ptr().add(start) };
         // PANIC: a mapping of more than 0 bytes does not start at the null pointer.
         let first = NonNull::new(first).expect("mapped memory has an address");
-        Self { first, bytes: bytes as u64, base, start: start as u64, _mapping: mapping }
+        Self { first, bytes: bytes as u64, base, _mapping: mapping }
     }
 
     /// Returns the device address of the first byte.
@@ -232,13 +231,6 @@ impl Window {
         // 2. Exclusive use is requirements 1 and 2 of this function.
         unsafe { slice::from_raw_parts_mut(first, count) }
     }
-
-    /// Returns the `len` bytes at `addr` as one end of a transfer, or `None` when they do not all lie in the window.
-    #[inline]
-    pub(crate) fn span(&self, addr: DeviceAddr, len: u64) -> Option<Span<'_>> {
-        let offset = self.offset(addr, len)?;
-        Some(Span { window: self, offset, len })
-    }
 }
 
 /// Apart, and by value: numbers that a message may need are not kept in memory for it.
@@ -246,117 +238,4 @@ impl Window {
 #[inline(never)]
 fn outside(offset: u64, len: u64) -> ! {
     panic!("offset {offset:#x} + {len:#x} is outside the window")
-}
-
-/// Checked bytes of a window: one end of a transfer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span<'a> {
-    window: &'a Window,
-    offset: u64,
-    len: u64,
-}
-
-impl Span<'_> {
-    /// Returns whether the two have a byte in common, whichever address spaces they were named in.
-    #[inline]
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        let (here, there) = (self.position(), other.position());
-        here < there + other.len && there < here + self.len
-    }
-
-    /// Offset in the mapping, the same for all NPUs.
-    #[inline]
-    fn position(&self) -> u64 {
-        self.window.start + self.offset
-    }
-
-    #[inline]
-    fn pointer(&self) -> *mut u8 {
-        self.window.pointer(self.offset, self.len)
-    }
-
-    // CAST: a span lies in a mapping, whose length is a usize.
-    #[expect(clippy::cast_possible_truncation, reason = "at most the length of a mapping")]
-    #[inline]
-    fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Copies `src` here.
-    ///
-    /// # Errors
-    /// `SQE_OVERLAP` when the two overlap, `SQE_LENGTH` when their lengths differ.
-    #[inline]
-    pub(crate) fn copy_from(&self, src: &Self) -> Result<(), ErrorCode> {
-        self.check_pair(src)?;
-        let mut done = 0;
-        while done < self.len {
-            let block = COPY_BLOCK.min(self.len - done);
-            let from = src.window.pointer(src.offset + done, block);
-            let to = self.window.pointer(self.offset + done, block);
-            // CAST: at most `COPY_BLOCK`.
-            #[expect(clippy::cast_possible_truncation, reason = "at most COPY_BLOCK")]
-            let count = block as usize;
-            // SAFETY:
-            // 1. Both ranges are inside their windows, checked in `pointer`, and parts of two that do not overlap,
-            //    checked above.
-            // 2. A task graph that lets two transfers race leaves undefined bytes in the buffer, as on silicon;
-            //    nothing but bytes is made of them.
-            unsafe { ptr::copy_nonoverlapping(from, to, count) };
-            done += block;
-        }
-        Ok(())
-    }
-
-    /// Reduces `src` into these bytes.
-    ///
-    /// # Errors
-    /// `SQE_OVERLAP` when the two overlap, `SQE_LENGTH`, `SQE_ALIGNMENT` and `SQE_REDUCE` as [`reduce::reduce`].
-    #[inline]
-    pub(crate) fn reduce_from(&self, src: &Self, reduction: Reduction) -> Result<(), ErrorCode> {
-        self.check_pair(src)?;
-        // SAFETY:
-        // 1. The range is inside its window, checked in `pointer`, and any bytes are valid.
-        // 2. It does not overlap `src`. Other threads of this process reach payload only through this module, which
-        //    keeps no reference beyond one call; a task graph in which two transfers race is refused by the verifier
-        //    and leaves undefined bytes, as on silicon.
-        let dst = unsafe { slice::from_raw_parts_mut(self.pointer(), self.len()) };
-        // SAFETY: as above, for reading.
-        let src = unsafe { slice::from_raw_parts(src.pointer().cast_const(), src.len()) };
-        reduce::reduce(reduction.dtype, reduction.op, dst, src)
-    }
-
-    /// Returns the `len` bytes at `skip`, which the caller knows to lie in it.
-    #[inline]
-    pub(crate) const fn part(&self, skip: u64, len: u64) -> Self {
-        Self { window: self.window, offset: self.offset + skip, len }
-    }
-
-    /// Returns the number of bytes.
-    #[inline]
-    pub(crate) const fn bytes(&self) -> u64 {
-        self.len
-    }
-
-    /// Inverts one bit.
-    pub(crate) fn flip(&self, bit: u64) {
-        let mut byte = [0];
-        self.window.read(self.offset + bit / 8, &mut byte);
-        self.window.write(self.offset + bit / 8, &[byte[0] ^ 1 << (bit % 8)]);
-    }
-
-    /// Checks that the two can be the ends of one transfer.
-    ///
-    /// # Errors
-    /// `SQE_OVERLAP`, `SQE_LENGTH`.
-    #[inline]
-    pub(crate) fn check_pair(&self, src: &Self) -> Result<(), ErrorCode> {
-        if self.len != src.len {
-            Err(ErrorCode::SQE_LENGTH)
-        } else if self.overlaps(src) {
-            Err(ErrorCode::SQE_OVERLAP)
-        } else {
-            Ok(())
-        }
-    }
 }

@@ -62,6 +62,21 @@ fn a_doorbell_beyond_the_depth_or_behind_stops_the_npu() {
 }
 
 #[test]
+fn a_wrong_doorbell_is_no_fault_of_the_entry_that_is_held() {
+    let [mut a, _] = pair();
+    let mut ring = a.thread(4);
+    let wait = sqe(Command::Wait { notify: 1 });
+    ring.push(&a.npu, wait);
+    assert!(a.drain().blocked);
+    ring.ring_word(&a.npu, 6);
+    assert!(a.npu.set_notify(1));
+    let cqe = a.failure();
+    assert_eq!((cqe.code, cqe.task, cqe.opcode, cqe.position), (ErrorCode::SQ_OVERRUN, 0, 0, 0));
+    let pending = a.engine.pending();
+    assert_eq!(pending.iter().map(|entry| entry.sqe).collect::<Vec<_>>(), [wait]);
+}
+
+#[test]
 fn a_full_ring_runs_whole() {
     let [mut a, _] = pair();
     let mut ring = a.thread(4);

@@ -9,6 +9,7 @@ use wire::{ErrorCode, Sqe};
 
 use crate::fabric::Fabric;
 use crate::fault::{FalseCompletion, FalseHead, Mishap, Phase, When};
+use crate::memory::Span;
 
 /// What a fault does to the task that it struck, or to its NPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,17 +138,26 @@ impl Mishaps {
                 false
             }
             Some(_) => {
-                fabric.signals().note_missing(npu, notify);
+                fabric.errant().note_missing(npu, notify);
                 true
             }
             None => false,
         }
     }
 
-    /// Returns which bit of the bytes just moved is wrong, and whether the link shows it.
+    /// Returns whether a bit of the bytes just moved is wrong.
     #[inline]
-    pub(super) fn flip(&mut self) -> Option<(u64, bool)> {
-        self.flip.take()
+    pub(super) fn flips(&self) -> bool {
+        self.flip.is_some()
+    }
+
+    /// Makes it wrong, and returns whether the link shows it.
+    #[cold]
+    pub(super) fn flip(&mut self, written: &Span<'_>) -> bool {
+        self.flip.take().is_some_and(|(bit, detected)| {
+            written.flip(bit % (8 * written.bytes()));
+            detected
+        })
     }
 
     /// Returns what is wrong with the completion being written.

@@ -5,23 +5,48 @@
 
 use core::sync::atomic::Ordering;
 
-use wire::npu::{self, Access};
+use wire::npu::Access;
 use wire::{Cqe, DeviceAddr, ErrorCode, Operand, WorkRequest, Wqe};
 
-use super::execute::{Failure, Place};
+use super::execute::{Place, Step};
 use super::mishap::Blow;
-use super::slots::Queue;
+use super::slots::{Hold, Queue};
 use super::tables::{self, Channel};
 use super::transfer::{End, Move};
 use super::{Device, Refusal};
 
+/// Why a post failed.
+enum Failure {
+    /// It was refused itself.
+    Refused(Refusal),
+    /// A work request that it let run was refused: reported as that entry's.
+    Work(Cqe),
+}
+
+impl From<ErrorCode> for Failure {
+    fn from(code: ErrorCode) -> Self {
+        Self::Refused(code.into())
+    }
+}
+
 impl Device<'_> {
-    /// Rings the doorbell of a channel's queue pair and runs it; returns whether it is through.
+    /// Rings the doorbell of a channel's queue pair and runs it, for the post at the head of a thread's ring.
+    #[inline(never)]
+    pub(super) fn post(&mut self, queue: &mut Queue, channel: u16, wqe_tail: u32) -> Step {
+        match self.run_pair_of(channel, wqe_tail) {
+            Ok(true) => Step::Done,
+            Ok(false) => Step::Held(Hold::Transfer),
+            Err(Failure::Refused(refusal)) => self.refuse(queue, refusal),
+            Err(Failure::Work(cqe)) => self.fail(queue, cqe),
+        }
+    }
+
+    /// Runs a channel's queue pair; returns whether it is through.
     ///
     /// # Errors
     /// `SQE_CHANNEL` when the channel has no queue pair, `SQ_OVERRUN` when the tail is more than the ring holds,
     /// `QP_ERROR` after an earlier error; a work request's own refusal, reported as that request's.
-    pub(super) fn post(&mut self, channel: u16, wqe_tail: u32) -> Result<bool, Failure> {
+    fn run_pair_of(&mut self, channel: u16, wqe_tail: u32) -> Result<bool, Failure> {
         let window = &self.site.window;
         let channel = tables::channel(self.site, channel)?;
         // The pairs are lent out while one of them runs: the requests need the rest of the device.
@@ -41,7 +66,7 @@ impl Device<'_> {
         let window = &self.site.window;
         let memory = pair.memory(window);
         // ORDER: the entries are the thread's, written before the doorbell of the post; this store is for readers.
-        window.word(npu::DOORBELLS + 8 * u64::from(pair.id)).store(u64::from(wqe_tail), Ordering::Release);
+        window.doorbells()[usize::from(pair.id)].store(u64::from(wqe_tail), Ordering::Release);
         pair.consumer.refresh(&memory)?;
         while let Some(descriptor) = pair.consumer.entry(&memory) {
             let wqe = Wqe::from(descriptor);
@@ -55,7 +80,7 @@ impl Device<'_> {
                     }
                     // The post that let it run is looked at again when, and if, the NPU goes on.
                     Some(blow) => {
-                        self.books.blow = Some(blow);
+                        *self.state = blow.state();
                         pair.consumer.publish(&memory);
                         return Ok(false);
                     }
@@ -90,7 +115,7 @@ impl Device<'_> {
     ) -> Result<bool, Refusal> {
         let window = &self.site.window;
         let near = |operand: Operand, need| End { window, operand, need };
-        let far = |operand: Operand, need| End { window: channel.peer, operand, need };
+        let far = |operand: Operand, need| End { window: &channel.peer.window, operand, need };
         let limits = channel.limits();
         match *request {
             WorkRequest::Write { local, remote, len, reduction, notify } => {

@@ -32,11 +32,10 @@ pub(super) struct Queue {
     pub(super) ring: u64,
     pub(super) generation: u32,
     pub(super) consumer: Consumer,
-    /// The entry at the head, copied out, unless `is_loaded` is false.
-    pub(super) entry: Sqe,
-    is_loaded: bool,
     /// Why the entry at the head could not be executed.
     pub(super) held: Option<Hold>,
+    /// The entry at the head, copied out, while it is looked at or held.
+    pub(super) entry: Sqe,
     /// Bytes of the entry's transfer that have been moved, while it is on its way.
     pub(super) moved: u64,
     /// A queue pair in its error state, or a thread whose task stopped the NPU.
@@ -62,20 +61,17 @@ impl Queue {
     /// Copies the entry at the head out, once however often it is held; returns whether there is one.
     #[inline]
     pub(super) fn load(&mut self, memory: &Ring<'_>) -> bool {
-        if !self.is_loaded
-            && let Some(descriptor) = self.consumer.entry(memory)
-        {
-            self.entry = descriptor.into();
-            self.is_loaded = true;
+        if self.held.is_none() {
+            let Some(entry) = self.consumer.entry(memory) else { return false };
+            self.entry = entry.into();
         }
-        self.is_loaded
+        true
     }
 
     /// Forgets that the entry at the head, and those behind it, were announced: the doorbell that did so never came.
     #[cold]
     pub(super) fn forget(&mut self, memory: &Ring<'_>) {
         let lost = self.consumer.cursor().tail_word();
-        self.is_loaded = false;
         self.consumer.forget();
         memory.take_back(lost, self.consumer.cursor().tail_word());
     }
@@ -122,9 +118,7 @@ impl Queue {
     /// Counts the entry at the head as done.
     #[inline]
     pub(super) fn advance(&mut self, memory: &Ring<'_>) {
-        self.is_loaded = false;
         self.held = None;
-        self.moved = 0;
         self.consumer.advance(memory);
     }
 
@@ -140,14 +134,14 @@ impl Queue {
         match self.held {
             Some(Hold::Notify(notify)) => {
                 // ORDER: a hint; the wait itself loads again with acquire order.
-                window.half(npu::NOTIFIES + 4 * u64::from(notify)).load(Ordering::Relaxed) != 0
+                window.notifies()[notify as usize].load(Ordering::Relaxed) != 0
             }
             Some(Hold::Completion) => completions_have_room(),
             Some(Hold::Transfer) => true,
             None => {
                 let cursor = self.consumer.cursor();
                 // ORDER: a hint; the consumer loads the doorbell again with acquire order.
-                let doorbell = window.word(npu::DOORBELLS + 8 * u64::from(self.id)).load(Ordering::Relaxed);
+                let doorbell = window.doorbells()[usize::from(self.id)].load(Ordering::Relaxed);
                 cursor.outstanding() != 0 || doorbell != cursor.tail_word()
             }
         }
@@ -167,7 +161,7 @@ pub(super) struct Ring<'a> {
 impl Ring<'_> {
     /// Puts the doorbell back to what it was before the one that was lost; one that came later stays.
     fn take_back(&self, lost: u64, before: u64) {
-        let word = self.window.word(npu::DOORBELLS + 8 * u64::from(self.id));
+        let word = &self.window.doorbells()[usize::from(self.id)];
         // ORDER: nothing is published by this; what was announced before is known already.
         let _ = word.compare_exchange(lost, before, Ordering::AcqRel, Ordering::Relaxed);
     }
@@ -177,7 +171,7 @@ impl RingMemory for Ring<'_> {
     #[inline]
     fn doorbell(&self) -> u64 {
         // ORDER: pairs with the producer's release store of the doorbell: entries were written before it.
-        self.window.word(npu::DOORBELLS + 8 * u64::from(self.id)).load(Ordering::Acquire)
+        self.window.doorbells()[usize::from(self.id)].load(Ordering::Acquire)
     }
 
     #[inline]
@@ -194,7 +188,7 @@ impl RingMemory for Ring<'_> {
             return;
         }
         // ORDER: pairs with the producer's acquire load of the head: our reads of the entries come before it.
-        self.window.word(npu::HEADS + 8 * u64::from(self.id)).store(head, Ordering::Release);
+        self.window.heads()[usize::from(self.id)].store(head, Ordering::Release);
     }
 }
 
@@ -244,10 +238,10 @@ impl Queues {
     fn update(&mut self, window: &Window, id: u16, first: u64) {
         self.threads.retain(|queue| queue.id != id);
         self.pairs.retain(|queue| queue.id != id);
-        let at = slot_offset(id);
         // ORDER: pairs with the driver's release store of the last word of a slot.
         self.generations[usize::from(id)] = generation(window, id);
-        let slot: QueueSlot = transmute!(window.load_words::<4>(at));
+        let slot: QueueSlot =
+            transmute!(window.queues()[usize::from(id)].each_ref().map(|word| word.load(Ordering::Relaxed)));
         let kind =
             [QueueKind::Thread, QueueKind::QueuePair].into_iter().find(|kind| *kind as u8 == slot.kind);
         let Some((kind, queue)) = kind.zip(open(window, id, &slot, first)) else { return };
@@ -262,15 +256,13 @@ fn open(window: &Window, id: u16, slot: &QueueSlot, first: u64) -> Option<Queue>
     let consumer = Consumer::new(first, slot.depth)?;
     let ring = window.offset(DeviceAddr(slot.ring), u64::from(slot.depth) * DESCRIPTOR_BYTES as u64)?;
     let generation = slot.generation;
-    let entry = Sqe::default();
     let queue = Queue {
         id,
         ring,
         generation,
         consumer,
-        entry,
-        is_loaded: false,
         held: None,
+        entry: Sqe::default(),
         moved: 0,
         is_broken: false,
         misled: None,
@@ -278,13 +270,12 @@ fn open(window: &Window, id: u16, slot: &QueueSlot, first: u64) -> Option<Queue>
     ring.is_multiple_of(DESCRIPTOR_BYTES as u64).then_some(queue)
 }
 
-const fn slot_offset(id: u16) -> u64 {
-    npu::QUEUES + id as u64 * size_of::<QueueSlot>() as u64
-}
-
 /// Returns the generation of a slot.
 #[inline]
 fn generation(window: &Window, id: u16) -> u32 {
     const { assert!(core::mem::offset_of!(QueueSlot, generation) == 16) };
-    window.half(slot_offset(id) + 16).load(Ordering::Acquire)
+    // CAST: the low half of the word.
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
+    let generation = window.queues()[usize::from(id)][2].load(Ordering::Acquire) as u32;
+    generation
 }

@@ -106,7 +106,7 @@ impl Engine {
     /// Puts a fault into this NPU.
     pub fn inject(&mut self, fault: Fault) {
         match fault {
-            Fault::DropNotify { notify } => self.site.fabric.signals().lose(self.site.npu, notify),
+            Fault::DropNotify { notify } => self.site.seat().lose(notify),
             Fault::FlipToken => self.books.flip_token = true,
             Fault::Stall => self.state = State::Stalled,
             Fault::BreakQueuePair { queue } => {
@@ -136,7 +136,7 @@ impl Engine {
     /// Takes all faults out, and gives life back to an NPU that is dead: the queues it had are gone.
     pub fn repair(&mut self) {
         self.books.mishaps = Mishaps::default();
-        self.site.fabric.signals().forgive();
+        self.site.fabric.errant().forgive();
         self.queues.threads.iter_mut().for_each(|queue| queue.correct(&self.site.window));
         if self.is_dead() {
             self.queues.threads.clear();

@@ -3,19 +3,16 @@
 //! Nothing is remembered between two tasks: a region that was released, or a channel that was cut, is noticed by the
 //! next task that names it. Every value read is data to check, never an index to trust.
 
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{Ordering, fence};
 
 use wire::npu::{self, Access, ChannelSlot, Protocol, RegionSlot};
 use wire::{DeviceAddr, ErrorCode, Operand};
 use zerocopy::transmute;
 
 use super::{Refusal, Site};
-use crate::fabric::Fabric;
-use crate::memory::{Span, Window};
+use crate::fabric::{Fabric, Seat};
+use crate::memory::{Slot, Span, Window};
 use crate::simulation::Simulation;
-
-/// Words of a 32-byte table entry.
-pub(crate) const SLOT_WORDS: usize = 4;
 
 /// Returns the bytes at one end of a transfer, after every check the region table allows.
 #[inline]
@@ -26,12 +23,14 @@ pub(super) fn check_operand(
     need: Access,
 ) -> Result<Span<'_>, Refusal> {
     let refuse = |code| Refusal { code, address: operand.addr };
-    let at = npu::REGIONS + RegionSlot::index(operand.token) * size_of::<RegionSlot>() as u64;
-    let [addr, bytes, identity, _] = window.load_words::<SLOT_WORDS>(at);
+    // CAST: below the number of regions.
+    #[expect(clippy::cast_possible_truncation, reason = "below the number of regions")]
+    let slot = &window.regions()[RegionSlot::index(operand.token) as usize];
+    let [addr, bytes, identity] = [0, 1, 2].map(|word: usize| slot[word].load(Ordering::Relaxed));
     // ORDER: pairs with the driver's stores of a slot: it clears the token before it changes anything else and sets it
     // after everything else. The same token before and after means that the fields in between belong to it.
     fence(Ordering::Acquire);
-    let token = token_of(window.word(at + 16).load(Ordering::Acquire));
+    let token = token_of(slot[2].load(Ordering::Acquire));
     if token == 0 || operand.token == 0 {
         return Err(refuse(ErrorCode::DMA_UNREGISTERED));
     }
@@ -64,11 +63,11 @@ const fn access_of(identity: u64) -> Access {
 #[derive(Clone, Copy)]
 pub(super) struct Channel<'a> {
     pub(super) peer_npu: u32,
-    pub(super) peer: &'a Window,
+    pub(super) peer: &'a Seat,
     pub(super) protocol: Protocol,
     pub(super) queue: u16,
     /// Its entry in the table; all but the first word, which has been read.
-    slot: &'a [AtomicU64; SLOT_WORDS],
+    slot: &'a Slot,
 }
 
 impl Channel<'_> {
@@ -80,7 +79,7 @@ impl Channel<'_> {
             Protocol::Roce => Limits::ROCE,
             Protocol::Ub => Limits::UB,
         };
-        let [_, second, third, _] = self.slot.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let [second, third] = [1, 2].map(|word: usize| self.slot[word].load(Ordering::Relaxed));
         let slot: ChannelSlot = transmute!([0, second, third, 0]);
         Limits {
             max_len: engine.max_len.min(slot.max_len),
@@ -130,10 +129,7 @@ impl Limits {
 #[inline(always)]
 pub(super) fn channel(site: &Site, index: u16) -> Result<Channel<'_>, ErrorCode> {
     let Site { fabric, npu, window } = site;
-    if u64::from(index) >= npu::MAX_CHANNELS {
-        return Err(ErrorCode::SQE_CHANNEL);
-    }
-    let slot = window.words::<SLOT_WORDS>(npu::CHANNELS + u64::from(index) * size_of::<ChannelSlot>() as u64);
+    let slot = window.channels().get(usize::from(index)).ok_or(ErrorCode::SQE_CHANNEL)?;
     // ORDER: pairs with the driver's release store of the first word, which is its last when it connects.
     let ChannelSlot { peer_npu, connected, protocol, queue, .. } =
         transmute!([slot[0].load(Ordering::Acquire), 0, 0, 0]);
@@ -141,7 +137,7 @@ pub(super) fn channel(site: &Site, index: u16) -> Result<Channel<'_>, ErrorCode>
     if connected != 1 {
         return Err(ErrorCode::SQE_CHANNEL);
     }
-    let peer = fabric.get(peer_npu).ok_or(ErrorCode::SQE_CHANNEL)?;
+    let peer = fabric.seat(peer_npu).ok_or(ErrorCode::SQE_CHANNEL)?;
     if fabric.links().is_cut(*npu, peer_npu) {
         return Err(ErrorCode::LINK_DOWN);
     }
@@ -153,27 +149,33 @@ pub(super) fn channel(site: &Site, index: u16) -> Result<Channel<'_>, ErrorCode>
 /// # Errors
 /// `SQE_CHANNEL` when it has no such notify, `NOTIFY_TWICE` when it is set already.
 #[inline(always)]
-pub(super) fn record(fabric: &Fabric, npu: u32, window: &Window, notify: u32) -> Result<(), Refusal> {
-    let at = notify_offset(notify)?;
-    if fabric.signals().loses(npu, notify) {
+pub(super) fn record(fabric: &Fabric, npu: u32, seat: &Seat, notify: u32) -> Result<(), Refusal> {
+    let word = seat.window.notifies().get(notify as usize).ok_or(ErrorCode::SQE_CHANNEL)?;
+    if seat.loses(notify) {
+        fabric.errant().note_missing(npu, notify);
         return Ok(());
     }
     // ORDER: pairs with the acquire load in `try_wait`: whatever was stored before the record is seen after the wait.
     // One notify has one recorder, so looking and setting need not be one step: two engines that share a notify by
     // mistake, and record it within the same nanoseconds, count as one.
-    let word = window.half(at);
     if word.load(Ordering::Relaxed) != 0 {
-        return Err(Refusal { code: ErrorCode::NOTIFY_TWICE, address: DeviceAddr(window.base().0 + at) });
+        return Err(recorded_twice(&seat.window, notify));
     }
     if let Some(simulation) = fabric.simulation() {
         return if send(simulation, npu, notify) {
             Ok(())
         } else {
-            Err(Refusal { code: ErrorCode::NOTIFY_TWICE, address: DeviceAddr(window.base().0 + at) })
+            Err(recorded_twice(&seat.window, notify))
         };
     }
     word.store(1, Ordering::Release);
     Ok(())
+}
+
+#[cold]
+fn recorded_twice(window: &Window, notify: u32) -> Refusal {
+    let address = DeviceAddr(window.base().0 + npu::NOTIFIES + 4 * u64::from(notify));
+    Refusal { code: ErrorCode::NOTIFY_TWICE, address }
 }
 
 /// Puts a signal on its way; returns false where one for the same notify is under way.
@@ -190,20 +192,21 @@ fn send(simulation: &Simulation, npu: u32, notify: u32) -> bool {
 /// Sets a notify when its signal arrives once more, which is a fault.
 #[cold]
 pub(super) fn arrive_again(fabric: &Fabric, npu: u32, notify: u32) {
-    if let (Some(window), Ok(at)) = (fabric.get(npu), notify_offset(notify))
-        && window.half(at).load(Ordering::Relaxed) == 0
-    {
-        fabric.signals().note_stray(npu, notify);
+    let word = fabric.seat(npu).and_then(|seat| seat.window.notifies().get(notify as usize));
+    if word.is_some_and(|word| word.load(Ordering::Relaxed) == 0) {
+        fabric.errant().note_stray(npu, notify);
     }
     arrive(fabric, npu, notify);
 }
 
 /// Sets a notify when its signal arrives; one that is set stays set.
 pub(crate) fn arrive(fabric: &Fabric, npu: u32, notify: u32) {
-    if let (Some(window), Ok(at)) = (fabric.get(npu), notify_offset(notify)) {
+    if let Some(seat) = fabric.seat(npu)
+        && let Some(word) = seat.window.notifies().get(notify as usize)
+    {
         // ORDER: as in `record`.
-        window.half(at).store(1, Ordering::Release);
-        fabric.signals().mark(npu);
+        word.store(1, Ordering::Release);
+        seat.mark();
     }
 }
 
@@ -213,8 +216,8 @@ pub(crate) fn arrive(fabric: &Fabric, npu: u32, notify: u32) {
 /// `SQE_CHANNEL` when there is no such notify.
 #[inline]
 pub(super) fn try_wait(window: &Window, notify: u32) -> Result<bool, ErrorCode> {
-    let word = window.half(notify_offset(notify)?);
-    // ORDER: pairs with the release swap in `record`.
+    let word = window.notifies().get(notify as usize).ok_or(ErrorCode::SQE_CHANNEL)?;
+    // ORDER: pairs with the release store in `record`.
     let set = word.load(Ordering::Acquire) != 0;
     if set {
         // ORDER: only this engine clears. A peer records again only after it has learnt, through a release of ours
@@ -222,10 +225,4 @@ pub(super) fn try_wait(window: &Window, notify: u32) -> Result<bool, ErrorCode> 
         word.store(0, Ordering::Relaxed);
     }
     Ok(set)
-}
-
-#[inline]
-fn notify_offset(notify: u32) -> Result<u64, ErrorCode> {
-    let known = u64::from(notify) < npu::MAX_NOTIFIES;
-    if known { Ok(npu::NOTIFIES + 4 * u64::from(notify)) } else { Err(ErrorCode::SQE_CHANNEL) }
 }

@@ -29,34 +29,36 @@ pub(super) struct Move<'a> {
 }
 
 impl<'a> Move<'a> {
-    /// Checks the transfer and performs it, or the next piece of it; returns its destination, all of it. `moved` counts
-    /// the bytes moved so far. What is refused at first has moved nothing.
+    /// Checks the transfer and performs it, or the next piece of it, when `moved` bytes have been moved so far. Returns how
+    /// many have been moved then, and the destination, all of it. What is refused at first has moved nothing.
     ///
     /// # Errors
     /// The codes 5105 to 5108 and 5201 to 5204.
     #[inline(always)]
-    pub(super) fn perform(self, moved: &mut u64, piece: u64) -> Result<Span<'a>, Refusal> {
+    pub(super) fn perform(self, moved: u64, piece: u64) -> Result<(u64, Span<'a>), Refusal> {
         self.check_shape()?;
         let src = check_operand(self.src.window, self.src.operand, self.len, self.src.need)?;
         let dst = check_operand(self.dst.window, self.dst.operand, self.len, self.dst.need)?;
         let refused = |code| Refusal { code, address: self.dst.operand.addr };
-        let whole = dst;
-        let (src, dst) = if self.len <= piece && *moved == 0 {
-            (src, dst)
-        } else {
-            dst.check_pair(&src).map_err(refused)?;
-            let left = self.len - *moved;
-            let len = piece.min(left);
-            // In which order pieces come is the engine's own affair: of some transfers the last is the first.
-            let at = if self.is_backwards() { left - len } else { *moved };
-            (src.part(at, len), dst.part(at, len))
-        };
-        match self.reduction {
-            None => dst.copy_from(&src).map_err(refused)?,
-            Some(reduction) => dst.reduce_from(&src, reduction).map_err(refused)?,
+        if self.len <= piece && moved == 0 {
+            self.carry(&src, &dst).map_err(refused)?;
+            return Ok((self.len, dst));
         }
-        *moved += dst.bytes();
-        Ok(whole)
+        dst.check_pair(&src).map_err(refused)?;
+        let left = self.len - moved;
+        let len = piece.min(left);
+        // In which order pieces come is the engine's own affair: of some transfers the last is the first.
+        let at = if self.is_backwards() { left - len } else { moved };
+        self.carry(&src.part(at, len), &dst.part(at, len)).map_err(refused)?;
+        Ok((moved + len, dst))
+    }
+
+    #[inline(always)]
+    fn carry(&self, src: &Span<'a>, dst: &Span<'a>) -> Result<(), ErrorCode> {
+        match self.reduction {
+            None => dst.copy_from(src),
+            Some(reduction) => dst.reduce_from(src, reduction),
+        }
     }
 
     /// Whether the pieces of this transfer come from its end, the same for all of them; so it is with about half.

@@ -3,94 +3,96 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Signals between the engines of this process.
+use crate::memory::Window;
+
+/// An NPU as its peers reach it.
 #[derive(Debug)]
-pub(crate) struct Signals {
-    /// Per NPU: it got a notify since somebody last looked after it.
-    ready: Box<[AtomicBool]>,
-    /// Per NPU: 1 + the notify whose next record is to be lost, 0 for none.
-    lost: Box<[AtomicU32]>,
-    errant: Mutex<Errant>,
+pub(crate) struct Seat {
+    pub(crate) window: Window,
+    /// It got a notify since somebody last looked after it.
+    ready: AtomicBool,
+    /// 1 + the notify whose next record is to be lost, 0 for none.
+    lost: AtomicU32,
+}
+
+impl Seat {
+    pub(super) const fn new(window: Window) -> Self {
+        Self { window, ready: AtomicBool::new(false), lost: AtomicU32::new(0) }
+    }
+
+    /// Marks this NPU as worth looking after.
+    #[inline]
+    pub(crate) fn mark(&self) {
+        // ORDER: a hint. Whoever takes it still loads the notify or doorbell with acquire order, and a hint that is
+        // lost between two threads costs one look at every NPU.
+        self.ready.store(true, Ordering::Relaxed);
+    }
+
+    /// Arranges that the next record of `notify` here is lost.
+    pub(crate) fn lose(&self, notify: u32) {
+        self.lost.store(notify.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns whether this record of `notify` is to be lost; each arrangement holds once.
+    #[inline]
+    pub(crate) fn loses(&self, notify: u32) -> bool {
+        let armed = notify.wrapping_add(1);
+        self.lost.load(Ordering::Relaxed) == armed
+            && self.lost.compare_exchange(armed, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// Takes the mark of the first marked NPU from `from` on upwards, going round.
+#[inline]
+pub(super) fn take_mark(seats: &[Seat], from: u32) -> Option<u32> {
+    let marked = |seat: &Seat| seat.ready.load(Ordering::Relaxed);
+    let (low, high) = seats.split_at_checked(from as usize)?;
+    let above = high.iter().position(marked).map(|found| low.len() + found);
+    let npu = above.or_else(|| low.iter().position(marked))?;
+    seats[npu].ready.store(false, Ordering::Relaxed);
+    u32::try_from(npu).ok()
 }
 
 /// Signals that faults have struck so far, each as NPU and notify.
 #[derive(Debug, Default)]
-struct Errant {
+pub(crate) struct Errant {
+    struck: Mutex<Struck>,
+}
+
+#[derive(Debug, Default)]
+struct Struck {
     /// Came once more, and set a notify that was clear.
     strays: Vec<[u32; 2]>,
     /// Sent, and never came.
     missing: Vec<[u32; 2]>,
 }
 
-impl Signals {
-    pub(super) fn new(npus: u32) -> Self {
-        let ready = (0..npus).map(|_| AtomicBool::new(false)).collect();
-        let lost = (0..npus).map(|_| AtomicU32::new(0)).collect();
-        Self { ready, lost, errant: Mutex::default() }
-    }
-
-    /// Marks an NPU as worth looking after.
-    #[inline]
-    pub(crate) fn mark(&self, npu: u32) {
-        // ORDER: a hint. Whoever takes it still loads the notify or doorbell with acquire order, and a hint that is
-        // lost between two threads costs one look at every NPU.
-        self.ready[npu as usize].store(true, Ordering::Relaxed);
-    }
-
-    /// Takes the mark of the first marked NPU from `from` on upwards, going round.
-    #[inline]
-    pub(crate) fn take(&self, from: u32) -> Option<u32> {
-        let marked = |ready: &AtomicBool| ready.load(Ordering::Relaxed);
-        let (low, high) = self.ready.split_at_checked(from as usize)?;
-        let above = high.iter().position(marked).map(|found| low.len() + found);
-        let npu = above.or_else(|| low.iter().position(marked))?;
-        self.ready[npu].store(false, Ordering::Relaxed);
-        u32::try_from(npu).ok()
-    }
-
-    /// Arranges that the next record of `notify` at `npu` is lost.
-    pub(crate) fn lose(&self, npu: u32, notify: u32) {
-        self.lost[npu as usize].store(notify.wrapping_add(1), Ordering::Relaxed);
-    }
-
-    /// Returns whether this record of `notify` at `npu` is to be lost; each arrangement holds once.
-    #[inline]
-    pub(crate) fn loses(&self, npu: u32, notify: u32) -> bool {
-        let lost = &self.lost[npu as usize];
-        let armed = notify.wrapping_add(1);
-        let loses = lost.load(Ordering::Relaxed) == armed
-            && lost.compare_exchange(armed, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if loses {
-            self.note_missing(npu, notify);
-        }
-        loses
-    }
-
-    fn errant(&self) -> MutexGuard<'_, Errant> {
-        self.errant.lock().unwrap_or_else(PoisonError::into_inner)
+impl Errant {
+    fn struck(&self) -> MutexGuard<'_, Struck> {
+        self.struck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that a signal has been sent and will never come.
     #[cold]
     pub(crate) fn note_missing(&self, npu: u32, notify: u32) {
-        self.errant().missing.push([npu, notify]);
+        self.struck().missing.push([npu, notify]);
     }
 
     /// Notes that a signal that came once more has set a notify that was clear.
     #[cold]
     pub(crate) fn note_stray(&self, npu: u32, notify: u32) {
-        self.errant().strays.push([npu, notify]);
+        self.struck().strays.push([npu, notify]);
     }
 
     /// Forgets the signals that faults have struck.
     pub(crate) fn forgive(&self) {
-        *self.errant() = Errant::default();
+        *self.struck() = Struck::default();
     }
 
     /// Returns whether some notify has had a signal too many and one too few.
     pub(super) fn are_masked(&self) -> bool {
-        let errant = self.errant();
-        errant.strays.iter().any(|stray| errant.missing.contains(stray))
+        let struck = self.struck();
+        struck.strays.iter().any(|stray| struck.missing.contains(stray))
     }
 }
 
@@ -129,36 +131,45 @@ impl Links {
 
 #[cfg(test)]
 mod tests {
-    use super::Signals;
+    use wire::npu::HEAP;
+
+    use super::Errant;
+    use crate::fabric::{Fabric, FabricConfig};
 
     #[test]
     fn marks_are_taken_upwards_from_where_one_looks_and_once_each() {
-        let signals = Signals::new(5);
+        let fabric = Fabric::create(&FabricConfig::new(5, HEAP + 0x1_0000)).unwrap();
         let take = |from| {
-            [0, 2, 4].into_iter().for_each(|npu| signals.mark(npu));
-            [(); 4].map(|()| signals.take(from))
+            [0, 2, 4].into_iter().for_each(|npu| fabric.mark(npu));
+            [(); 4].map(|()| fabric.take_mark(from))
         };
         assert_eq!(take(0), [Some(0), Some(2), Some(4), None]);
         assert_eq!(take(1), [Some(2), Some(4), Some(0), None]);
         assert_eq!(take(4), [Some(4), Some(0), Some(2), None]);
-        signals.mark(3);
-        assert_eq!(signals.take(6), None, "there is no such NPU to look from");
+        fabric.mark(3);
+        assert_eq!(fabric.take_mark(6), None, "there is no such NPU to look from");
+    }
+
+    #[test]
+    fn a_signal_is_lost_once() {
+        let fabric = Fabric::create(&FabricConfig::new(2, HEAP + 0x1_0000)).unwrap();
+        let seat = fabric.seat(1).unwrap();
+        seat.lose(7);
+        assert!(!seat.loses(8) && seat.loses(7) && !seat.loses(7));
     }
 
     #[test]
     fn a_signal_too_many_masks_one_too_few_of_the_same_notify_only() {
-        let signals = Signals::new(2);
-        signals.lose(1, 7);
-        signals.note_stray(1, 7);
-        assert!(!signals.are_masked(), "nothing is lost yet");
-        assert!(!signals.loses(1, 8) && signals.loses(1, 7) && !signals.loses(1, 7));
-        assert!(signals.are_masked());
-        signals.forgive();
-        assert!(!signals.are_masked());
-        let apart = Signals::new(2);
-        apart.note_stray(0, 7);
-        apart.note_missing(1, 7);
-        apart.note_missing(0, 8);
-        assert!(!apart.are_masked());
+        let errant = Errant::default();
+        errant.note_stray(1, 7);
+        assert!(!errant.are_masked(), "nothing is lost yet");
+        errant.note_missing(1, 7);
+        assert!(errant.are_masked());
+        errant.forgive();
+        assert!(!errant.are_masked());
+        errant.note_stray(0, 7);
+        errant.note_missing(1, 7);
+        errant.note_missing(0, 8);
+        assert!(!errant.are_masked());
     }
 }

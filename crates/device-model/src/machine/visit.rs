@@ -144,7 +144,7 @@ impl Floor {
         let (mut visits, mut is_finished) = (0, true);
         while visits < npus
             && work.bytes < MUCH
-            && let Some(npu) = self.fabric.signals().take(turn.next)
+            && let Some(npu) = self.fabric.take_mark(turn.next)
         {
             visits += 1;
             is_finished = !self.visit(npu, bytes, &mut work);
@@ -172,7 +172,7 @@ impl Floor {
         let place = &self.places[npu as usize];
         let Some(mut unit) = place.unit.try_lock() else {
             // Whoever has it may be past what the signal was about.
-            self.fabric.signals().mark(npu);
+            self.fabric.mark(npu);
             work.busy = true;
             return false;
         };
@@ -188,7 +188,7 @@ impl Floor {
         }
         let exhausted = progress.executed >= budget.descriptors || progress.bytes >= budget.bytes;
         if goes_on || exhausted {
-            self.fabric.signals().mark(npu);
+            self.fabric.mark(npu);
         }
         exhausted
     }
@@ -218,7 +218,7 @@ mod tests {
         let fabric = Fabric::create(&FabricConfig::new(4, HEAP + 0x1_0000)).unwrap();
         let (floor, mut turn) = (Floor::new(&fabric), Turn::new(0, 1, 4));
         let mut pass = |marked: &[u32]| {
-            marked.iter().for_each(|npu| fabric.signals().mark(*npu));
+            marked.iter().for_each(|npu| fabric.mark(*npu));
             let work = floor.pass(&mut turn, MUCH);
             assert!(!work.progress && !work.busy, "there is nothing to do but to look");
             turn.next
