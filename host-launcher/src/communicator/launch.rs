@@ -45,20 +45,21 @@ impl Communicator<'_> {
         output: Place<'_>,
     ) -> Result<()> {
         self.check_alive()?;
-        self.prepare(operation)?;
-        self.launch_prepared(rank, operation, (input, output), stream)
+        let prepared = self.prepare(operation)?;
+        self.launch_prepared(rank, operation, prepared, (input, output), stream)
     }
 
-    /// Launches on one rank what there are resources for.
+    /// Launches on one rank; `prepared` is where [`prepare`](Self::prepare) found the operation's resources.
     fn launch_prepared(
         &mut self,
         rank: u32,
         operation: &Operation,
+        prepared: usize,
         (input, output): (Place<'_>, Place<'_>),
         stream: Option<&Stream>,
     ) -> Result<()> {
         let mut args = LaunchArgs::default();
-        let queue = self.fill(&mut args, rank, operation, input, output)?;
+        let queue = self.fill(&mut args, prepared, rank, operation, input, output)?;
         self.check_room(rank)?;
         if operation.file.is_some() {
             args.vector = self.script(rank, operation, is_in_place(&args))?;
@@ -209,18 +210,19 @@ impl Communicator<'_> {
     /// As [`launch`](Self::launch).
     pub fn launch_all(&mut self, operation: &Operation, input: Place<'_>, output: Place<'_>) -> Result<()> {
         self.check_alive()?;
-        self.prepare(operation)?;
-        (0..self.size()).try_for_each(|rank| self.launch_prepared(rank, operation, (input, output), None))
+        let prepared = self.prepare(operation)?;
+        (0..self.size())
+            .try_for_each(|rank| self.launch_prepared(rank, operation, prepared, (input, output), None))
     }
 
-    /// Creates the resources that an operation needs and does not have yet.
-    pub(super) fn prepare(&mut self, operation: &Operation) -> Result<()> {
+    /// Creates the resources that an operation needs and does not have yet; returns their index, until the next call.
+    pub(super) fn prepare(&mut self, operation: &Operation) -> Result<usize> {
         operation.check_file(self.size())?;
         let key = operation.kind();
         let wanted = self.scratch_for(operation);
         let known = self.resources.iter().position(|(kind, _)| *kind == key);
-        if known.is_some_and(|index| self.resources[index].1.scratch.len >= wanted) {
-            return Ok(());
+        if let Some(index) = known.filter(|index| self.resources[*index].1.scratch.len >= wanted) {
+            return Ok(index);
         }
         self.check_memory(operation)?;
         let needs = operation.needs(self.size(), &self.cluster.topology().groups());
@@ -234,7 +236,7 @@ impl Communicator<'_> {
         self.set_up.contexts += u64::from(self.size());
         self.set_up.scratch_bytes += wanted;
         self.resources.push((key, resources));
-        Ok(())
+        Ok(self.resources.len() - 1)
     }
 
     /// The scratch that an operation gets.
@@ -260,6 +262,7 @@ impl Communicator<'_> {
     fn fill(
         &self,
         args: &mut LaunchArgs,
+        prepared: usize,
         rank: u32,
         operation: &Operation,
         input: Place<'_>,
@@ -277,7 +280,7 @@ impl Communicator<'_> {
             }
         }
         check_reach(operation, rank, input.offset, output.offset)?;
-        let own = self.resources_of(rank, operation)?;
+        let own = of_rank(self.resources.get(prepared).map(|(_, resources)| resources), rank)?;
         let state = &self.ranks[rank as usize];
         let sequence = state.launched.wrapping_add(1);
         *args = LaunchArgs {
@@ -315,9 +318,14 @@ impl Communicator<'_> {
 
     /// Returns what a rank has for an operation that has been prepared.
     pub(crate) fn resources_of(&self, rank: u32, operation: &Operation) -> Result<&RankResources> {
-        let own = self.resources_for(operation).and_then(|resources| resources.ranks.get(rank as usize));
-        own.ok_or_else(|| Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist"))
+        of_rank(self.resources_for(operation), rank)
     }
+}
+
+/// Returns what is a rank's of the resources of an operation.
+fn of_rank(resources: Option<&Resources>, rank: u32) -> Result<&RankResources> {
+    let own = resources.and_then(|resources| resources.ranks.get(rank as usize));
+    own.ok_or_else(|| Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist"))
 }
 
 /// Returns whether input and output of a launch share memory, as the kernel will see it.
