@@ -2,7 +2,7 @@
 
 use templates::{Plan, PlanError, Shape};
 use wire::context::ThreadEntry;
-use wire::launch::{Launch, OpKind, Staging, VectorRow};
+use wire::launch::{Launch, Staging, VectorRow};
 use wire::{ErrorCode, Reduction};
 
 use crate::attached::Attached;
@@ -114,26 +114,6 @@ fn check_buffers(
     if launch.staging == Staging::Direct && shape.ranks > 1 && (input.peers.0 == 0 || output.peers.0 == 0) {
         return Err(Fault { code: ErrorCode::BINDING_MISSING, detail: 0 });
     }
-    // No sum below wraps: each ends inside a buffer, whose end the launch's own check has seen.
-    let overlaps = input.addr.0 < output.addr.0 + output_len && output.addr.0 < input.addr.0 + input_len;
-    if !overlaps || input_len.min(output_len) == 0 {
-        return Ok(false);
-    }
-    // Where in-place buffers stand to each other: the share of this rank lies at its place in the whole.
-    let row = usize::try_from(shape.rank).ok().and_then(|rank| vector.get(rank)).copied().unwrap_or_default();
-    let place = |elements: u64| elements.saturating_mul(shape.dtype.size_bytes());
-    let (in_input, in_output) = match shape.op {
-        OpKind::AllGather | OpKind::Gather => (0, place(u64::from(shape.rank) * shape.count)),
-        OpKind::ReduceScatter | OpKind::Scatter => (place(u64::from(shape.rank) * shape.count), 0),
-        OpKind::AllGatherV => (0, place(row.receive.first)),
-        OpKind::ReduceScatterV => (place(row.send.first), 0),
-        _ => (0, 0),
-    };
-    // Blocks that stay where they are can be exchanged in place; others would be overwritten before they are sent.
-    let stays = shape.op != OpKind::SendReceive
-        && (shape.op != OpKind::AllToAllV || vector.iter().all(|row| row.send == row.receive));
-    if input.addr.0 + in_input != output.addr.0 + in_output || !stays {
-        return Err(Fault { code: ErrorCode::LAUNCH_OVERLAP, detail: 0 });
-    }
-    Ok(true)
+    let alias = shape.lies_in_place(vector, (input.addr.0, input_len), (output.addr.0, output_len));
+    alias.map_err(|code| Fault { code, detail: 0 })
 }

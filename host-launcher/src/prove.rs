@@ -175,12 +175,8 @@ impl Case {
     /// What the plan or the operation's file refuses, and `LAUNCH_OVERLAP` for what cannot be done in place.
     pub fn plan(&self, rank: Rank, groups: Tables<'_>) -> Result<Plan> {
         self.operation.check_file(self.ranks)?;
-        let op = self.operation.op;
-        if self.in_place && matches!(op, OpKind::SendReceive | OpKind::AllToAllV) {
-            return Err(Error::new(
-                ErrorCode::LAUNCH_OVERLAP,
-                format!("{op} has a place of its own for what comes"),
-            ));
+        if self.in_place {
+            self.operation.check_in_place(rank, self.ranks)?;
         }
         let tables = self.tables(rank, groups)?;
         Plan::new(&self.shape(rank)?, &tables).map_err(|error| communicator::refused(&self.operation, error))

@@ -1,6 +1,7 @@
 //! `aicpu-ts run`: one operation, again and again, with every byte checked.
 
 mod bytes;
+mod memory;
 mod moments;
 mod summary;
 
@@ -20,6 +21,7 @@ use crate::faults::Conduct;
 use crate::stream::Stream;
 use crate::{oracle, payload};
 
+pub use memory::{check_memory, memory_for};
 pub(crate) use moments::REACH;
 pub use summary::{Kinds, Links, Summary, repeat};
 
@@ -65,18 +67,6 @@ pub struct Setup {
     /// How often a captured program has the operation; 0 to launch it by itself. In place it would work on its own
     /// result.
     pub capture: u32,
-}
-
-/// What a run with `buffers` pairs of buffers needs of device memory per rank: buffers, scratch of at most
-/// `scratch_bytes`, rings, contexts, tables.
-#[must_use]
-pub fn memory_for(operation: &Operation, ranks: u32, scratch_bytes: u64, buffers: u32) -> Option<u64> {
-    const RING: u64 = 2048 * 64;
-    let (input, output) = operation.largest_buffers(ranks).ok()?;
-    // At most a ring per thread and one per queue pair, 8 KiB of everything else per rank.
-    let rings = 2 * u64::from(ranks) * RING + (8 << 10) * u64::from(ranks);
-    let pair = input.max(output).checked_add(output)?;
-    pair.checked_mul(u64::from(buffers))?.checked_add(2 * scratch_bytes)?.checked_add(rings + (4 << 20))
 }
 
 /// Captures an operation several times over, from the first of two buffers to the second.
@@ -129,6 +119,9 @@ impl<'c> Run<'c> {
     ) -> Result<Self> {
         let ranks = cluster.topology().ranks();
         let (input_bytes, output_bytes) = operation.largest_buffers(ranks)?;
+        if setup.in_place {
+            (0..ranks).try_for_each(|rank| operation.check_in_place(rank, ranks))?;
+        }
         let mut run = Self {
             sizes: (1, operation.count),
             operation,
@@ -175,7 +168,11 @@ impl<'c> Run<'c> {
     pub fn vary(&mut self, sizes: u64) -> Result<()> {
         let count = self.operation.count;
         if sizes > 1 && (sizes > count || self.program.is_some()) {
-            let message = format!("{sizes} sizes: {} has {count} elements", self.operation.op);
+            let op = self.operation.op;
+            let message = match op.has_vector() {
+                true => format!("{sizes} sizes: {op} has counts of its own for each rank"),
+                false => format!("{sizes} sizes of at most {count} elements"),
+            };
             return Err(Error::new(ErrorCode::ARGUMENT_VALUE, message));
         }
         self.sizes = (sizes.max(1), count);

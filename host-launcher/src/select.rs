@@ -286,7 +286,8 @@ fn why(
     let limit = parts.limit().map_or(String::new(), |part| format!(", mostly {}", part.name()));
     let asked = by.map_or(String::new(), |by| format!("asked for by {by}, "));
     let second = second.map_or(String::new(), |(candidate, parts)| {
-        format!("; next {candidate} {:.1} µs", micros(parts.total()))
+        let relation = if parts.total() < choice.1.total() { "taken as equal:" } else { "next" };
+        format!("; {relation} {candidate} {:.1} µs", micros(parts.total()))
     });
     format!("{asked}{:.1} µs modelled on {}{limit}{second}", micros(parts.total()), profile.name)
 }

@@ -428,8 +428,44 @@ fn a_thousand_sizes_hit() {
     let field = object(&run(&line.replace("--json", "--cache hccl --json")).1);
     assert_eq!((&field["cache_hits"], &field["cache_bypassed"]), (&0.into(), &2000.into()));
     let (status, _, stderr) = run(&line.replace("--count 3000", "--count 999"));
-    assert!(status == 2 && stderr.contains("1000 sizes: all-reduce has 999 elements"), "{status}: {stderr}");
+    assert!(status == 2 && stderr.contains("1000 sizes of at most 999 elements"), "{status}: {stderr}");
     assert_usage(&words("run all-reduce --ranks 2 --sizes 3 --capture 2"), "cannot be used with");
+    assert_usage(
+        &words("run all-gather-v --ranks 2 --sizes 3"),
+        "3 sizes: all-gather-v has counts of its own for each rank",
+    );
+}
+
+/// A level's own choice is a dash, also the first; algorithms without levels say so.
+#[test]
+fn levels_are_those_of_compositions() {
+    let line = "all-reduce --ranks 4 --devices-per-server 2 --count 100";
+    for (levels, named) in [("-,nb", "two-level[-, nb] "), ("mesh,-", "two-level[mesh-two-shot] ")] {
+        let options = format!("{line} --algo two-level --levels {levels}");
+        let (status, stdout, stderr) = run(&format!("run {options} --json"));
+        assert_eq!((status, stderr.as_str()), (0, ""), "{levels}");
+        let result = object(&stdout);
+        assert_eq!((&result["verified"], &result["algorithm"]), (&true.into(), &"two-level".into()));
+        let (_, text, _) = run(&format!("explain {options}"));
+        assert!(text.contains(named), "{text}");
+    }
+    let (status, _, stderr) = run(&format!("run {line} --algo nhr --levels mesh,nb"));
+    assert!(status == 1 && stderr.starts_with("E3105 PLAN_OP"), "{stderr}");
+    assert!(stderr.contains("--levels beside --algo nhr, which has none; these have: two-level"), "{stderr}");
+}
+
+/// More than the machine has is refused with both figures, before anything is filled.
+#[test]
+fn more_memory_than_there_is_is_refused() {
+    for line in [
+        "run all-reduce --ranks 2 --bytes 1048576G",
+        "run all-to-all --ranks 64 --bytes 1024G --comms 4",
+        "run all-gather-v --ranks 8 --bytes 4096G --rotate-buffers 3 --json",
+    ] {
+        let (status, _, stderr) = run(line);
+        assert!(status == 1 && stderr.contains("E5301 DEVICE_MEMORY"), "{line}: {status}: {stderr}");
+        assert!(stderr.contains("MiB are available here"), "{line}: {stderr}");
+    }
 }
 
 #[test]

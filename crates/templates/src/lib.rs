@@ -45,6 +45,7 @@
 )]
 
 mod ahc;
+mod alias;
 mod chunk;
 mod class;
 mod composition;

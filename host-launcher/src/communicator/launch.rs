@@ -60,9 +60,10 @@ impl Communicator<'_> {
     ) -> Result<()> {
         let mut args = LaunchArgs::default();
         let queue = self.fill(&mut args, prepared, rank, operation, input, output)?;
+        let in_place = operation.lies_in_place(rank, self.size(), &args)?;
         self.check_room(rank)?;
         if operation.file.is_some() {
-            args.vector = self.script(rank, operation, is_in_place(&args))?;
+            args.vector = self.script(rank, operation, in_place)?;
         }
         if operation.vector.is_some() {
             args.vector = self.write_vector(rank, operation.rows(rank), args.sequence)?;
@@ -137,7 +138,8 @@ impl Communicator<'_> {
         operation: &'a Operation,
         args: &LaunchArgs,
     ) -> Result<(templates::Plan, templates::Tables<'a>)> {
-        let (shape, tables) = self.planned(operation, rank, is_in_place(args))?;
+        let in_place = operation.lies_in_place(rank, self.size(), args)?;
+        let (shape, tables) = self.planned(operation, rank, in_place)?;
         let own = self.resources_of(rank, operation)?;
         let scratch_len = self.resources_for(operation).map_or(0, |resources| resources.scratch.len);
         let threads = u16::try_from(own.threads().len()).unwrap_or(u16::MAX);
@@ -326,13 +328,6 @@ impl Communicator<'_> {
 fn of_rank(resources: Option<&Resources>, rank: u32) -> Result<&RankResources> {
     let own = resources.and_then(|resources| resources.ranks.get(rank as usize));
     own.ok_or_else(|| Error::new(ErrorCode::PLAN_INTERNAL, "the operation's resources do not exist"))
-}
-
-/// Returns whether input and output of a launch share memory, as the kernel will see it.
-fn is_in_place(args: &LaunchArgs) -> bool {
-    let (input, output) = (&args.input, &args.output);
-    let overlaps = input.addr.0 < output.addr.0 + output.len && output.addr.0 < input.addr.0 + input.len;
-    overlaps && input.len.min(output.len) > 0
 }
 
 /// Checks that peers find what they touch of a rank's buffers directly: their tables name the start of a buffer. `input`

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use algorithm_file::AlgorithmFile;
 use templates::{PlanError, Shape, Tables};
-use wire::launch::{Algorithm, ElementRange, OpKind, Staging, VectorRow};
-use wire::{DataType, ReduceOp};
+use wire::launch::{Algorithm, Buffer, ElementRange, OpKind, Staging, VectorRow};
+use wire::{DataType, ErrorCode, LaunchArgs, ReduceOp};
 
 use super::Vector;
 use crate::buffer::SharedBuffer;
@@ -141,6 +141,34 @@ impl Operation {
             OpKind::ReduceScatterV => (0, place(row.send)),
             _ => (0, 0),
         }
+    }
+
+    /// Returns whether the buffers of a launch are in place, as the kernel will see it.
+    ///
+    /// # Errors
+    /// `LAUNCH_OVERLAP` where they share memory in another way, or the operation does not work in place.
+    pub(crate) fn lies_in_place(&self, rank: u32, ranks: u32, args: &LaunchArgs) -> Result<bool> {
+        let bytes = |buffer: &Buffer| (buffer.addr.0, buffer.len);
+        let alias =
+            self.shape(rank, ranks).lies_in_place(self.rows(rank), bytes(&args.input), bytes(&args.output));
+        alias.or_else(|code| {
+            self.check_in_place(rank, ranks)?;
+            let message = format!("{self}: at rank {rank}, input and output overlap and are not in place");
+            Err(Error::new(code, message))
+        })
+    }
+
+    /// Checks that a rank can carry this out in place.
+    ///
+    /// # Errors
+    /// `LAUNCH_OVERLAP`.
+    pub fn check_in_place(&self, rank: u32, ranks: u32) -> Result<()> {
+        if self.shape(rank, ranks).stays(self.rows(rank)) {
+            return Ok(());
+        }
+        let message =
+            format!("{self}: what comes to rank {rank} does not belong where what goes from there is");
+        Err(Error::new(ErrorCode::LAUNCH_OVERLAP, message).remedy("do it from one buffer to another"))
     }
 
     /// Returns the bytes of the largest input and output of any rank.

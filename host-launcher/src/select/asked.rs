@@ -42,6 +42,12 @@ impl Demand {
             if !templates::exists(op, algorithm) {
                 return Err(missing(op, algorithm));
             }
+            if question.levels != OPEN && !COMPOSITIONS.contains(&algorithm) {
+                let names = COMPOSITIONS.map(|algorithm| algorithm.name()).join(", ");
+                let message =
+                    format!("--levels beside --algo {algorithm}, which has none; these have: {names}");
+                return Err(Error::new(ErrorCode::PLAN_OP, message));
+            }
             return Ok(Some(Self { by: "--algo", allowed: vec![(algorithm, question.levels)] }));
         }
         if question.levels != OPEN {

@@ -1,12 +1,14 @@
 //! Set-up is paid once: nothing is created, registered or written anew for an operation that has run before.
 //! And what a launch checks of the buffers it gets.
 
+use std::sync::Arc;
+
 use aicpu_tests::bench::{Bench, Case};
 use aicpu_tests::variants::algorithms;
 use aicpu_tests::world::{self, Place};
 use host_launcher::buffer::SharedBuffer;
 use host_launcher::cluster::Cluster;
-use host_launcher::communicator::{Communicator, Config, Operation, Place as At, SetUp};
+use host_launcher::communicator::{Communicator, Config, Operation, Place as At, SetUp, Vector};
 use wire::launch::{Algorithm, OpKind, Staging};
 use wire::npu::{CHANNELS, MAX_CHANNELS, MAX_QUEUES, MAX_REGIONS, QUEUES, QueueKind, REGIONS};
 use wire::{DataType, ErrorCode, ReduceOp};
@@ -132,4 +134,47 @@ fn what_peers_touch_directly_begins_at_the_start_of_its_buffer() {
     // A ring reads its input alone.
     comm.launch_all(&operation(Algorithm::Ring), at(1024), at(0)).unwrap();
     comm.synchronize().unwrap();
+}
+
+/// Input and output that share memory otherwise than in place are refused before anything is launched.
+#[test]
+fn what_is_not_in_place_is_not_launched() {
+    let cluster = world::threads(2, Place::OneServer, 8 << 20);
+    let mut comm = Communicator::create(&cluster, Config::default()).unwrap();
+    let buffer = SharedBuffer::new(&cluster, 4096).unwrap();
+    let at = |offset| At { buffer: &buffer, offset };
+    let of = |op, algorithm, vector: Option<Vector>| Operation {
+        op,
+        count: if vector.is_some() { 0 } else { 64 },
+        vector: vector.map(Arc::new),
+        dtype: DataType::Fp32,
+        algorithm,
+        staging: Staging::Scratch,
+        ..Operation::default()
+    };
+    let moves = Vector::of_matrix(&[vec![1, 2], vec![3, 4]]);
+    let (apart, moved) = (
+        "overlap and are not in place",
+        "what comes to rank 0 does not belong where what goes from there is",
+    );
+    for (operation, input, output, message) in [
+        (of(OpKind::AllReduce, Algorithm::Ring, None), 0, 4, apart),
+        (of(OpKind::AllReduce, Algorithm::Ring, None), 252, 0, apart),
+        // At rank 0 the share is the first of the whole.
+        (of(OpKind::AllGather, Algorithm::Ring, None), 256, 0, apart),
+        (of(OpKind::ReduceScatter, Algorithm::Ring, None), 0, 256, apart),
+        (of(OpKind::AllToAllV, Algorithm::Pairwise, moves), 0, 0, moved),
+    ] {
+        let error = comm.launch(0, &operation, at(input), at(output)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LAUNCH_OVERLAP, "{error}");
+        assert!(error.message().contains(message), "{error}");
+    }
+    // Nothing is under way, and what touches but does not overlap is as good as any.
+    for (input, output) in [(0, 256), (256, 0), (0, 0)] {
+        comm.launch_all(&of(OpKind::AllReduce, Algorithm::Ring, None), at(input), at(output)).unwrap();
+        assert_eq!(comm.synchronize().unwrap().len(), 2);
+    }
+    let stays = Vector::of_matrix(&[vec![2, 2], vec![2, 2]]);
+    comm.launch_all(&of(OpKind::AllToAllV, Algorithm::Pairwise, stays), at(0), at(0)).unwrap();
+    assert_eq!(comm.synchronize().unwrap().len(), 2);
 }

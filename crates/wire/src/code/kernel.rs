@@ -43,7 +43,7 @@ super::codes! {
         "the launch arguments were not written by this launcher; create a new communicator"
     1114 LAUNCH_OVERLAP NoEffect hccl 1 ei 3
         "input and output overlap without being the same buffer"
-        "use the same buffer for both (in place) or two buffers that do not touch"
+        "use two buffers that do not touch or, where the operation works in place, the same one"
     1115 LAUNCH_CACHE NoEffect hccl 1 ei 3
         "the cache mode number is unknown"
         "build launcher and kernel from the same commit"

@@ -104,7 +104,14 @@ pub(crate) struct OperationArgs {
     #[arg(long, value_parser = parse_algorithm)]
     pub(crate) algo: Option<Algorithm>,
     /// Algorithms of a composition's levels from the innermost on, as in `mesh,nhr`; - for its own choice
-    #[arg(long, value_name = "ALGO,ALGO", value_delimiter = ',', num_args = 1, value_parser = parse_level)]
+    #[arg(
+        long,
+        value_name = "ALGO,ALGO",
+        value_delimiter = ',',
+        num_args = 1,
+        allow_hyphen_values = true,
+        value_parser = parse_level
+    )]
     pub(crate) levels: Vec<Level>,
     /// Algorithm from a file, MSCCL XML
     #[arg(long, value_name = "FILE", conflicts_with_all = ["algo", "staging", "levels"])]

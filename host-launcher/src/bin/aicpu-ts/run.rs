@@ -12,7 +12,7 @@ use host_launcher::faults::{Conduct, Moment};
 use host_launcher::image::Image;
 use host_launcher::qemu::Options;
 use host_launcher::qemu::log::{LogStream, LogTable};
-use host_launcher::run::{Run, Setup, Summary, memory_for, repeat};
+use host_launcher::run::{Run, Setup, Summary, check_memory, memory_for, repeat};
 use host_launcher::select::profile::Profile;
 use host_launcher::select::{Choice, Question, Selector};
 use host_launcher::settings::{ExpansionMode, Settings};
@@ -180,6 +180,7 @@ fn carry_out(
                 format!("{} elements of {}", operation.count, operation.dtype),
             )
         })?;
+    check_memory(&operation, topology.ranks(), args.rotate_buffers, communicators)?;
     let cluster = Cluster::start(topology, memory, &aicpu)?;
     let streams: Vec<_> = (0..args.streams.unwrap_or(0)).map(|_| Arc::new(cluster.stream())).collect();
     let comms = (0..communicators).map(|number| {
