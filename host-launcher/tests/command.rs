@@ -436,6 +436,28 @@ fn a_thousand_sizes_hit() {
     );
 }
 
+/// What does not reduce names no reduction.
+#[test]
+fn only_reductions_have_one() {
+    let options = "--ranks 2 --count 10";
+    for (operation, reduce, words) in [
+        ("broadcast", Value::Null, "(40 bytes) on 2 ranks"),
+        ("reduce", "sum".into(), "(40 bytes) sum on 2 ranks"),
+    ] {
+        for command in ["run", "verify", "explain"] {
+            let (status, stdout, stderr) = run(&format!("{command} {operation} {options} --json"));
+            assert_eq!((status, stderr.as_str()), (0, ""), "{command} {operation}");
+            assert_eq!(
+                object(stdout.split_inclusive('\n').next().unwrap())["reduce"],
+                reduce,
+                "{command} {operation}"
+            );
+        }
+        let (_, text, _) = run(&format!("run {operation} {options}"));
+        assert!(text.contains(words), "{text}");
+    }
+}
+
 /// A level's own choice is a dash, also the first; algorithms without levels say so.
 #[test]
 fn levels_are_those_of_compositions() {

@@ -30,8 +30,8 @@ pub struct Summary {
     pub count: u64,
     /// Data type.
     pub dtype: &'static str,
-    /// Reduction.
-    pub reduce: &'static str,
+    /// Reduction, of an operation that has one.
+    pub reduce: Option<&'static str>,
     /// Whether every byte of every rank was right in every step.
     pub verified: bool,
     /// Repetitions.
@@ -176,7 +176,7 @@ pub fn repeat(
         bytes: count * dtype.size_bytes(),
         count,
         dtype: DataType::name(dtype),
-        reduce: ReduceOp::name(reduce),
+        reduce: op.reduces().then(|| ReduceOp::name(reduce)),
         verified: repetitions > 0,
         repetitions,
         steps: last.iter().map(|done| u32::from(done.status.steps)).max().unwrap_or(0),

@@ -296,12 +296,12 @@ fn table(summary: &Summary) -> Table {
     let kinds = &summary.kinds;
     let links = &summary.bytes_per_link;
     let operation = format!(
-        "{} {} × {} ({} bytes) {} on {} ranks{}",
+        "{} {} × {} ({} bytes){} on {} ranks{}",
         summary.op,
         summary.dtype,
         summary.count,
         summary.bytes,
-        summary.reduce,
+        summary.reduce.map_or(String::new(), |reduce| format!(" {reduce}")),
         summary.ranks,
         if summary.sizes > 1 { format!(", {} sizes in turn", summary.sizes) } else { String::new() }
     );

@@ -112,7 +112,7 @@ fn line(args: &VerifyArgs, topology: &Topology, operation: &Operation, verdict: 
     json!({
         "op": operation.op.name(), "root": operation.root, "algorithm": operation.algorithm.name(), "staging": operation.staging.name(),
         "ranks": topology.ranks(), "count": operation.count, "dtype": operation.dtype.name(),
-        "reduce": operation.reduce.name(), "in_place": args.operation.in_place,
+        "reduce": operation.op.reduces().then(|| operation.reduce.name()), "in_place": args.operation.in_place,
         "proved": verdict.proof.is_ok(), "obligations": names, "tasks": verdict.tasks, "us": micros(verdict),
         "retry": retry, "unused_bytes": unused_bytes,
         "counterexample": verdict.proof.as_ref().err().map(|refuted| counterexample(refuted)),
