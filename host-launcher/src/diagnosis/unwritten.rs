@@ -71,14 +71,15 @@ fn expand(
             let device_queue = *queues.get(usize::from(queue.0))?;
             for entry in graph.entries(*queue) {
                 let mut sqe = Sqe::from(entry);
-                sqe.task += u64::from(args.sequence) << 32 | u64::from(base);
+                // As the kernel counts them.
+                sqe.task = sqe.task.wrapping_add(u64::from(args.sequence) << 32 | u64::from(base));
                 if sqe.phase == Phase::Start as u8 {
                     sqe.notify = args.start_notify;
                 }
                 tell(device_queue, sqe);
             }
         }
-        base += graph.len();
+        base = u32::wrapping_add(base, graph.len());
     }
     Some(())
 }

@@ -197,9 +197,11 @@ pub(super) fn place(
     what: &str,
 ) -> String {
     let phase = Phase::try_from(phase).map_or("?", Phase::name);
-    let of = |total: u32| if total == 0 { String::new() } else { format!(" of {total}") };
+    let of = |total: u64| if total == 0 { String::new() } else { format!(" of {total}") };
     let status = rank.status(sequence);
-    let (steps, tasks) = status.map_or((0, 0), |status| (status.steps, status.sqes + status.wqes));
+    // What a device holds, or a dump, need not make sense.
+    let tasks = status.map_or(0, |status| u64::from(status.sqes) + u64::from(status.wqes));
+    let steps = status.map_or(0, |status| u64::from(status.steps));
     let rank = rank.host.rank;
-    format!("rank {rank}, step {step}{} ({phase}), task {task}{}, {what}", of(u32::from(steps)), of(tasks))
+    format!("rank {rank}, step {step}{} ({phase}), task {task}{}, {what}", of(steps), of(tasks))
 }
