@@ -93,13 +93,16 @@ fn host_view(comm: &Communicator<'_>, rank: u32, waited: Duration) -> HostView {
 fn ring(npu: &Npu, queue: u16) -> Option<Ring> {
     let mut slot = QueueSlot::new_zeroed();
     let index = u64::from(queue);
+    if index >= MAX_QUEUES {
+        return None;
+    }
     npu.window().read(QUEUES + index * size_of::<QueueSlot>() as u64, slot.as_mut_bytes());
     let half = |table: u64| -> u32 {
         // ORDER: pairs with the release stores of kernel and device; a ring that moves on meanwhile is read again.
         let word = npu.window().word(table + 8 * index).load(Ordering::Acquire);
         u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0)
     };
-    if slot.depth == 0 || index >= MAX_QUEUES {
+    if slot.depth == 0 {
         return None;
     }
     let (head, tail, doorbell) = (half(HEADS), half(TAILS), half(DOORBELLS));
@@ -109,16 +112,18 @@ fn ring(npu: &Npu, queue: u16) -> Option<Ring> {
     let left = left.max(announced);
     let kept = EXECUTED.min(slot.depth - left).min(head);
     let entry = |position: u32| {
-        let at = slot.ring + u64::from(position % slot.depth) * size_of::<Descriptor>() as u64;
+        // The table may hold anything by now.
+        let at = slot.ring.checked_add(u64::from(position % slot.depth) * size_of::<Descriptor>() as u64)?;
         let mut entry = Descriptor::new_zeroed();
         npu.read(DeviceAddr(at), entry.as_mut_bytes()).ok().map(|()| Sqe::from(entry))
     };
     let entries = |first: u32, count: u32| -> Vec<Sqe> {
         (0..count).filter_map(|index| entry(first.wrapping_add(index))).collect()
     };
-    let announced = usize::try_from(announced).unwrap_or(0);
     let executed = entries(head.wrapping_sub(kept), kept);
-    Some(Ring { queue, head, executed, left: entries(head, left), announced })
+    let left = entries(head, left);
+    let announced = usize::try_from(announced).unwrap_or(0).min(left.len());
+    Some(Ring { queue, head, executed, left, announced })
 }
 
 fn program(npu: &Npu, args: &LaunchArgs) -> Option<ProgramCopy> {

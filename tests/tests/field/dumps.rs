@@ -3,6 +3,8 @@
 //! Threads: NVIDIA/nccl#1730 (a report that says all is well), NVIDIA/nccl#1911 (the stragglers are not named),
 //! pytorch/pytorch#117883 (dumps of all ranks, aligned).
 
+use core::mem::offset_of;
+use core::sync::atomic::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,7 @@ use host_launcher::diagnosis::snapshot::Snapshot;
 use host_launcher::diagnosis::{Report, dump};
 use wire::ErrorCode;
 use wire::launch::Algorithm;
+use wire::npu::{MAX_QUEUES, QUEUES, QueueSlot};
 
 /// A folder that goes with the test.
 struct Folder(PathBuf);
@@ -279,6 +282,34 @@ fn damaged_dumps_with_a_right_checksum_are_refused_or_read() {
     empty[first + 4..second].fill(0);
     for (what, body) in [("turned", turned), ("twice", twice), ("empty", empty)] {
         assert_eq!(refused(body), ErrorCode::DUMP_FORMAT, "{what}");
+    }
+}
+
+/// A device whose table of queues has been overwritten is dumped all the same, and explained.
+#[test]
+fn an_overwritten_table_of_queues_is_dumped() {
+    let cluster = world::threads(2, Place::TwoServers, 24 << 20);
+    let mut scene = Scene::new(&cluster);
+    warm(scene.bench(), Algorithm::Ring);
+    scene.bench().launch_on(0, &case(Algorithm::Ring)).unwrap();
+    cluster.machine().run_until(|| false, Some(std::time::Instant::now() + TIMEOUT / 10));
+    let window = cluster.npu(0).window();
+    let mut dumped = |ring: &dyn Fn(u64) -> u64, depth: u32| {
+        for queue in 0..MAX_QUEUES {
+            let word = window.word(QUEUES + 32 * queue);
+            // ORDER: only this thread looks at it.
+            word.store(ring(word.load(Ordering::Relaxed)), Ordering::Relaxed);
+            let at = QUEUES + 32 * queue + offset_of!(QueueSlot, depth) as u64;
+            window.half(at).store(depth, Ordering::Relaxed);
+        }
+        let folder = Folder::new("overwritten");
+        let files = scene.bench().communicator().dump(&folder.0).unwrap();
+        let snapshots: Vec<_> = files.iter().map(|file| dump::read(file).unwrap()).collect();
+        offline::explain(snapshots).unwrap()
+    };
+    for depth in [u32::MAX, 3, 0] {
+        assert_eq!(dumped(&|_| u64::MAX - 127, depth).ranks.len(), 2);
+        assert_eq!(dumped(&|ring| !ring, depth).ranks.len(), 2);
     }
 }
 
