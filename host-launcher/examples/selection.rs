@@ -50,7 +50,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         for (servers, devices) in WORLDS {
             let topology = Topology::new(&RankTable::uniform(servers * devices, devices)?);
             let profile = Profile::named(name)?;
-            let mut selector = Selector::new(&topology, profile.clone(), &Settings::default());
+            let mut selector =
+                Selector::new(&topology, profile.clone(), &Settings::default()).expect("few ranks");
             for &op in OpKind::ALL {
                 // A barrier has one size.
                 let sizes = if op == OpKind::Barrier { &SIZES[..1] } else { &SIZES[..] };

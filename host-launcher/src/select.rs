@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use algorithm_file::AlgorithmFile;
 use wire::launch::{Algorithm, ElementRange, OpKind, Staging};
-use wire::{DataType, ReduceOp};
+use wire::{DataType, ErrorCode, ReduceOp};
 
 pub use asked::Demand;
 pub use explain::{Explanation, Row};
@@ -118,6 +118,9 @@ pub struct Choice {
     pub why: String,
 }
 
+/// Most ranks that are modelled.
+const MOST_RANKS: u32 = 1 << 10;
+
 /// Chooses for the operations of one set of ranks.
 #[derive(Debug)]
 pub struct Selector<'t> {
@@ -132,10 +135,17 @@ pub struct Selector<'t> {
 
 impl<'t> Selector<'t> {
     /// Makes a selector for ranks on the machine of a profile.
-    #[must_use]
-    pub fn new(topology: &'t Topology, profile: Profile, settings: &Settings) -> Self {
+    ///
+    /// # Errors
+    /// `RANKS_RANGE` for more ranks than there is memory to model: all tasks of all of them.
+    pub fn new(topology: &'t Topology, profile: Profile, settings: &Settings) -> Result<Self> {
+        let ranks = topology.ranks();
+        if ranks > MOST_RANKS {
+            let message = format!("a model of {ranks} ranks; at most {MOST_RANKS}");
+            return Err(Error::new(ErrorCode::RANKS_RANGE, message).remedy("choose for fewer ranks"));
+        }
         let machine = Machine::new(topology, &profile, *settings.buffer_bytes.value());
-        Self { machine, profile, settings: settings.clone(), file: None, chosen: HashMap::new() }
+        Ok(Self { machine, profile, settings: settings.clone(), file: None, chosen: HashMap::new() })
     }
 
     /// Makes an algorithm that was loaded as data a candidate, for the operation and ranks that it is for.
@@ -230,7 +240,7 @@ impl Choice {
 /// # Errors
 /// As [`Selector::choose`].
 pub fn choose(question: &Question, topology: &Topology, settings: &Settings) -> Result<Choice> {
-    Selector::new(topology, Profile::default(), settings).choose(question)
+    Selector::new(topology, Profile::default(), settings)?.choose(question)
 }
 
 /// Returns the operation that is modelled: blocks of a vector are all as long as the longest, and a send-receive goes
@@ -297,5 +307,5 @@ fn missing(op: OpKind, algorithm: Algorithm) -> Error {
     let carries = |algorithm: &&Algorithm| templates::exists(op, **algorithm);
     let names: Vec<_> = Algorithm::ALL.iter().filter(carries).map(|algorithm| algorithm.name()).collect();
     let message = format!("{op} is not carried out by {algorithm}; it is by {}", names.join(", "));
-    Error::new(wire::ErrorCode::PLAN_OP, message)
+    Error::new(ErrorCode::PLAN_OP, message)
 }

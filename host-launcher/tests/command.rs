@@ -436,6 +436,22 @@ fn a_thousand_sizes_hit() {
     );
 }
 
+/// What would take hours and gigabytes is refused at once.
+#[test]
+fn more_ranks_than_can_be_shown_are_refused() {
+    for (line, code, what) in [
+        ("topo --ranks 65536", "E1301 RANKS_RANGE", "a matrix of 65536 ranks; at most 4096"),
+        ("explain all-reduce --ranks 65536", "E1301 RANKS_RANGE", "a model of 65536 ranks; at most 1024"),
+        ("explain all-reduce --ranks 1025 --cache", "E1301 RANKS_RANGE", "a model of 1025 ranks"),
+        ("run all-reduce --ranks 65536", "E1301 RANKS_RANGE", "a model of 65536 ranks"),
+        ("run all-reduce --ranks 1024", "E2008 CONTEXT_CAPACITY", "1024 ranks; kernels are built for 128"),
+    ] {
+        let (status, stdout, stderr) = run(line);
+        assert!(status != 0 && stdout.is_empty() && stderr.starts_with(code), "{line}: {status} {stderr}");
+        assert!(stderr.contains(what), "{line}: {stderr}");
+    }
+}
+
 /// What does not reduce names no reduction.
 #[test]
 fn only_reductions_have_one() {

@@ -17,7 +17,7 @@ use super::topology;
 fn explain(profile: &str, world: (u32, u32), question: &Question) -> Explanation {
     let topology = topology(world.0, world.1);
     let profile = Profile::named(profile).unwrap();
-    Selector::new(&topology, profile, &Settings::default()).explain(question).unwrap()
+    Selector::new(&topology, profile, &Settings::default()).unwrap().explain(question).unwrap()
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_size_is_modelled_once_and_its_neighbours_share_the_choice() {
     let topology = topology(2, 4);
     for profile in Profile::names() {
         let profile = Profile::named(profile).unwrap();
-        let mut selector = Selector::new(&topology, profile, &Settings::default());
+        let mut selector = Selector::new(&topology, profile, &Settings::default()).unwrap();
         for op in [OpKind::AllReduce, OpKind::AllGather, OpKind::Broadcast] {
             for power in 0..22 {
                 for count in [1 << power, (1 << power) + (1 << power) / 50, (1_u64 << power) * 7 / 5] {
@@ -108,7 +108,8 @@ fn an_algorithm_from_a_file_is_a_candidate_among_others() {
     let topology = topology(1, 8);
     let profile = Profile::named("atlas-a2").unwrap();
     let settings = Settings::default();
-    let offering = || Selector::new(&topology, profile.clone(), &settings).offering(Some(Arc::clone(&file)));
+    let offering =
+        || Selector::new(&topology, profile.clone(), &settings).unwrap().offering(Some(Arc::clone(&file)));
     let question = Question { op: OpKind::AllGather, count: 1 << 20, ..Question::default() };
     let explanation = offering().explain(&question).unwrap();
     let rows = || explanation.rows.iter();

@@ -43,7 +43,7 @@ pub(crate) fn explain(args: &ExplainArgs, output: &mut Output) -> Result<()> {
         let explain = |profile: Profile| {
             let (topology, settings, question, file) = (&topology, &settings, &question, &file);
             scope.spawn(move || {
-                let selector = Selector::new(topology, profile.clone(), settings).offering(file.clone());
+                let selector = Selector::new(topology, profile.clone(), settings)?.offering(file.clone());
                 Ok((profile, selector.explain(question)?))
             })
         };

@@ -129,7 +129,7 @@ pub(crate) fn operation(
     let file = file(args)?;
     let choice = match &file {
         Some(file) if args.algo_file.is_some() => Choice::of_file(file),
-        _ => Selector::new(topology, Profile::named(profile)?, settings)
+        _ => Selector::new(topology, Profile::named(profile)?, settings)?
             .offering(file.clone())
             .choose(&question)?,
     };

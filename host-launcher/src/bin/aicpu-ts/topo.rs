@@ -1,12 +1,16 @@
 //! `aicpu-ts topo`: the matrix of link classes.
 
-use host_launcher::Result;
+use host_launcher::error::{Error, Result};
 use host_launcher::rank_table::RankTable;
 use host_launcher::topology::Topology;
 use serde_json::json;
+use wire::ErrorCode;
 
 use crate::args::WorldArgs;
 use crate::output::Output;
+
+/// Most ranks that a matrix is printed of: a line of 24 KiB for each.
+const WIDEST: u32 = 1 << 12;
 
 /// Reads the rank table, or makes one for `--ranks`.
 pub(crate) fn world(args: &WorldArgs) -> Result<Topology> {
@@ -29,6 +33,9 @@ pub(crate) fn topo(args: &WorldArgs, output: &mut Output) -> Result<()> {
         output.line(&json!({
             "ranks": topology.ranks(), "servers": topology.servers(), "pairs": pairs, "digest": digest,
         }));
+    } else if topology.ranks() > WIDEST {
+        let message = format!("a matrix of {} ranks; at most {WIDEST}", topology.ranks());
+        return Err(Error::new(ErrorCode::RANKS_RANGE, message).remedy("use --json, which counts the pairs"));
     } else {
         output.text(&topology.matrix());
     }

@@ -89,7 +89,7 @@ impl<'a> Observer<'a> {
             ..ChannelEntry::default()
         };
         Ok(Self {
-            selector: Selector::new(topology, host_launcher::select::profile::Profile::default(), settings),
+            selector: Selector::new(topology, host_launcher::select::profile::Profile::default(), settings)?,
             directory,
             sizes: Sizes::new(),
             header,
