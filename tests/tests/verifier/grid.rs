@@ -1,9 +1,14 @@
 //! Everything the templates emit is proved.
 
-use host_launcher::prove::Case;
-use wire::launch::{Algorithm, OpKind};
+use std::sync::Arc;
 
-use crate::shapes::{cases, chunked, exists, expand, proof};
+use host_launcher::communicator::{Operation, Vector};
+use host_launcher::prove::Case;
+use templates::Tables;
+use wire::ErrorCode;
+use wire::launch::{Algorithm, OpKind, Staging};
+
+use crate::shapes::{case, cases, chunked, exists, expand, proof};
 
 /// Proves everything that has a plan; returns how many graphs that were.
 fn sweep(
@@ -104,5 +109,26 @@ fn steps_of_more_writes_than_are_handed_over_at_once() {
             proved += 1;
         }
         assert!(proved > 3, "{proved}");
+    }
+}
+
+/// Blocks of an all-to-all-v that stay where they are can be exchanged in place, others cannot.
+#[test]
+fn blocks_that_stay_are_exchanged_in_place() {
+    for (ranks, algorithm) in
+        (2..6).flat_map(|ranks| [Algorithm::Pairwise, Algorithm::MeshOneShot].map(|own| (ranks, own)))
+    {
+        let own = case(OpKind::AllToAllV, algorithm, Staging::Scratch, ranks, 3);
+        let in_place = |counts: &[Vec<u64>]| {
+            let vector = Vector::of_matrix(counts).map(Arc::new);
+            Case { operation: Operation { vector, ..own.operation.clone() }, in_place: true, ..own.clone() }
+        };
+        let mut counts = vec![vec![3; ranks as usize]; ranks as usize];
+        let (machine, graph) = expand(&in_place(&counts));
+        let result = proof(&machine, &graph);
+        assert!(result.is_ok(), "{algorithm} on {ranks}: {}", result.unwrap_err());
+        counts[0][1] = 1;
+        let refused = in_place(&counts).plan(0, Tables::default()).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::LAUNCH_OVERLAP, "{refused}");
     }
 }

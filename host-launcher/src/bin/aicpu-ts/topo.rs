@@ -9,7 +9,7 @@ use wire::ErrorCode;
 use crate::args::WorldArgs;
 use crate::output::Output;
 
-/// Most ranks that a matrix is printed of: a line of 24 KiB for each.
+/// Most ranks that a matrix is printed of: a line of 20 KiB for each.
 const WIDEST: u32 = 1 << 12;
 
 /// Reads the rank table, or makes one for `--ranks`.
